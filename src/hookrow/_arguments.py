@@ -20,6 +20,7 @@ from threading import TIMEOUT_MAX
 from types import FunctionType, MethodType
 from typing import Any, NoReturn
 
+from hookrow._fault import Fault
 from hookrow.errors import ConfigurationError
 
 
@@ -43,6 +44,15 @@ def spelled(names: Mapping[str, str]) -> Iterator[None]:
         yield
     except OptionsError as error:
         raise OptionsError(error.template, {**error.names, **names}) from error
+
+
+@contextmanager
+def collected(faults: list[Fault]) -> Iterator[None]:
+    """Add the faults of a `ConfigurationError` that the block raises."""
+    try:
+        yield
+    except ConfigurationError as error:
+        faults += error.faults
 
 
 def kind_of(value: object) -> str:

@@ -159,7 +159,8 @@ def report(results: Iterable[CheckResult], *, as_json: bool) -> int:
         if as_json:
             echo_json(result)
         else:
+            text, *lines = result.text.split("\n")  # several faults, and the lines to write
             details = [f"{'':20} {each}" for each in (result.meaning, result.remedy) if each]
-            echo(f"{result.level.value:8} {result.subject:11} {result.text}", *details)
+            echo(f"{result.level.value:8} {result.subject:11} {text}", *lines, *details)
         status = max(status, result.level is Level.ERROR)
     return status

@@ -51,7 +51,9 @@ _WORDS: Mapping[str, Collection[str]] = {
 }
 """Words in the names that hosts give to columns."""
 
-_OF_IDS = {"id", "uid", "uuid", "guid", "key"}
+OF_IDS = {"id", "uid", "uuid", "guid", "key"}
+"""Words in the names of columns with ids."""
+
 _OF_TIMES = {"at", "on", "time", "date"}
 
 _BOOKKEEPING = {"created", "updated", "modified", "deleted"}
@@ -75,11 +77,14 @@ Suits = Callable[[str, str], bool]
 class Table:
     """A table or a model, as far as it is needed to correct its role.
 
-    `columns` are all names that a mapping may use, and `key` is that of the primary key, if it has
-    one. The `nouns` are the words for it and for its columns in messages.
+    `columns` are all names that a mapping may use, and `candidates` those that may be suggested;
+    `key` is that of the primary key, if it has one. The `nouns` are the words for it and for its
+    columns in messages.
     """
 
+    name: str
     columns: Collection[str]
+    candidates: Collection[str]
     suits: Suits
     key: str | None = None
     nouns: tuple[str, str] = ("table", "column")
@@ -100,12 +105,12 @@ def correct(
     wrong = [each for each in others if each not in table.columns]
     if notation is None:
         missing = [*absent.values(), *wrong]
-        return role, [_fault(role, table, each, nearest(each, table.columns)) for each in missing]
-    unused = [each for each in table.columns if each not in {*mapped.values(), *others}]
+        return role, [_fault(table, each, nearest(each, table.columns)) for each in missing]
+    unused = [each for each in table.candidates if each not in {*mapped.values(), *others}]
     suggested = _suggest(schema, name, table, absent, unused)
     unused = [each for each in unused if each not in suggested.values()]
     faults = [
-        _fault(role, table, column, _hint(schema, name, field, suggested, unused, table, notation))
+        _fault(table, column, _hint(schema, name, field, suggested, unused, table, notation))
         for field, column in absent.items()
     ]
     corrected = _with_columns(schema, name, absent, suggested)
@@ -117,7 +122,7 @@ def correct(
             corrected = _renamed(corrected, column, near)
             line = notation.option(option, getattr(corrected, option))
             hint = f" Did you mean {near!r}? Write {line}."
-        faults.append(_fault(role, table, column, hint))
+        faults.append(_fault(table, column, hint))
     return corrected, faults
 
 
@@ -178,9 +183,9 @@ def _written(notation: Notation, schema: Schema, name: str, existing: Collection
     return notation.role(name, role.table, {**columns, **unknown}, options)
 
 
-def _fault(role: Role, table: Table, column: str, hint: str) -> Fault:
+def _fault(table: Table, column: str, hint: str) -> Fault:
     noun, part = table.nouns
-    return Fault(f"The {noun} {role.table!r} has no {part} {column!r}.{hint}", role.table, column)
+    return Fault(f"The {noun} {table.name!r} has no {part} {column!r}.{hint}", table.name, column)
 
 
 def _hint(
@@ -275,7 +280,7 @@ def _scores(
                 _share_of_words(field, words, column),
                 float(field == "id" and column == table.key),
             )
-            if score >= least and not (field in WRITTEN and _BOOKKEEPING & {*_words(column)}):
+            if score >= least and not (field in WRITTEN and _BOOKKEEPING & {*words_of(column)}):
                 yield score, field, column
 
 
@@ -287,11 +292,11 @@ def _words_of_table(schema: Schema, role: str | None) -> Collection[str]:
     """Return the last word in the name of a role's table, in the plural and in the singular."""
     if role is None or role not in schema.roles:
         return ()
-    *_, word = _words(schema.roles[role].table) or [""]
+    *_, word = words_of(schema.roles[role].table) or [""]
     return {word, word.removesuffix("s")}
 
 
-def _words(name: str) -> Sequence[str]:
+def words_of(name: str) -> Sequence[str]:
     """Return the words of a name in lower case: of `person_id`, `personId` and `crm.Person`."""
     return [each.lower() for each in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name)]
 
@@ -309,15 +314,15 @@ def _similarity(name: str, other: str) -> float:
 
 
 def _stem(name: str) -> Sequence[str]:
-    return [each for each in _words(name) if each not in _OF_IDS | _OF_TIMES]
+    return [each for each in words_of(name) if each not in OF_IDS | _OF_TIMES]
 
 
 def _share_of_words(field: str, words: Collection[str], column: str) -> float:
     """Return a similarity of at least `_HAS_WORD` if the name of a column has a word of a field."""
-    names = _words(column)
+    names = words_of(column)
     stem = names if field == "id" else _stem(column)
     common = [each for each in stem if each in words]
-    if not common or (field.endswith("_id") and not _OF_IDS & {*names}):
+    if not common:
         return 0.0
     share = len(common) / len(stem)
     if field == "email" and share < 1 and not {"email", "mail"} & {*common}:

@@ -12,11 +12,12 @@ from functools import cached_property
 from inspect import isclass
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, get_args
 
-from hookrow._arguments import reject, rejection
+from hookrow._arguments import collected, reject, rejection
 from hookrow._core.changes import WRITES
 from hookrow._core.notation import Notation
 from hookrow._core.notification import KNOWN_REASONS, Suppressible
 from hookrow._core.optional import OPTIONAL_COLUMNS, OWN_DISPATCHES, faults_of_records, requested
+from hookrow._fault import Fault
 from hookrow._models import Model, read_model
 from hookrow.errors import ConfigurationError
 
@@ -229,16 +230,25 @@ class Role:
         if not isinstance(hidden, Mapping):
             example = f"where={{{read.name}.deleted_at: None}}"
             reject(f"`where` of Role.of({read.name})", "a dict", hidden, example)
+        faults = list[Fault]()
+        named: dict[str, str | None] = {}
+        for name, given in {**columns, "tenant": tenant}.items():
+            named[name] = None
+            with collected(faults):
+                named[name] = None if given is None else _column_of(read, name, given)
+        conditions: dict[str, Scalar] = {}
+        for given, value in hidden.items():
+            with collected(faults):
+                conditions[_column_of(read, "where", given)] = value
+        if faults:
+            raise ConfigurationError(*faults)
         role = ModelRole(
             read.table,
-            {
-                name: None if given is None else _column_of(read, name, given)
-                for name, given in columns.items()
-            },
-            where={_column_of(read, "where", given): value for given, value in hidden.items()},
+            where=conditions,
             fold=fold,
             empty=empty,
-            tenant=None if tenant is None else _column_of(read, "tenant", tenant),
+            tenant=named.pop("tenant"),
+            columns=named,
             model=read,
         )
         read.check_where(role.where)

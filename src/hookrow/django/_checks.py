@@ -7,12 +7,14 @@ a file.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import isinf
 from pathlib import Path
 from typing import TypeAlias
 
+from django.apps import apps
 from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's own
 from django.db import connections, router
@@ -57,7 +59,26 @@ def check(app_configs: Sequence[AppConfig] | None, **_: object) -> Messages:
             _build_receiver()
         messages += _check_connect_timeout(conf.database, conf.deadline)
         messages += _check_spool()
-    return messages
+    return [*map(_as_warning, messages)] if _is_migrating() else messages
+
+
+def _is_migrating() -> bool:
+    """Return whether this process writes or applies migrations, which may be what is missing.
+
+    Without the app of the endpoint, its own tables would be missing afterwards.
+    """
+    return sys.argv[1:2] in _MIGRATING and apps.is_installed("hookrow.django")
+
+
+_MIGRATING = (["makemigrations"], ["migrate"])
+"""The commands that errors do not stop. Django runs their checks only from a command line."""
+
+
+def _as_warning(message: CheckMessage) -> CheckMessage:
+    """Return an error as a warning, with the same id."""
+    if not message.is_serious():
+        return message
+    return Warning(message.msg, hint=message.hint, id=message.id)
 
 
 def check_deployment(app_configs: Sequence[AppConfig] | None, **_: object) -> Messages:

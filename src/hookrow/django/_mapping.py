@@ -9,6 +9,7 @@ models declare; `stores.sql._keys` asks a database.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -18,8 +19,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BooleanField, Field, Model, Q, UniqueConstraint
 from django.db.models.constants import LOOKUP_SEP
 
+from hookrow._core.corrections import Table, correct, correction_of
+from hookrow._core.notation import Notation
 from hookrow._core.notification import Key
-from hookrow._core.schema import OPTIONAL, WRITTEN, ModelRole, Role, Scalar, Schema, nearest
+from hookrow._core.schema import OPTIONAL, TIMES, WRITTEN, ModelRole, Role, Scalar, Schema, nearest
+from hookrow._fault import Fault
 from hookrow.django._columns import (
     AnyField,
     MappedFields,
@@ -35,7 +39,7 @@ from hookrow.django._columns import (
 )
 from hookrow.django._vendors import vendor_of
 from hookrow.errors import SchemaMismatch
-from hookrow.stores.sql._column_rules import faults_of_columns, first_of_each
+from hookrow.stores.sql._column_rules import faults_of_columns, first_of_each, suits
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._keys import effect, keys
 from hookrow.stores.sql._needs import REFERENCES, cannot_compare, role_needs
@@ -90,52 +94,211 @@ class ModelMapping:
 
 
 def map_models(schema: Schema, using: str) -> ModelMapping:
-    """Find all models and fields. Raises `SchemaMismatch` for the first that cannot be used."""
-    schema = _with_messages(_with_labels(schema))
-    connection = connections[using]
-    models = {name: _model_of(role) for name, role in schema.roles.items()}
+    """Find all models and fields.
+
+    Raises `SchemaMismatch` with all faults of the mapping: the rest is examined as if the names of
+    fields had already been corrected. If any of them needs Django's ORM, raises `NeedsORM`.
+    """
+    connection, found = connections[using], _Faults()
+    notation, given = schema.notation, schema
+    schema = _with_labels(schema)
+    models = _models_of(schema, found)
+    if "dispatches" in models:
+        with found.collected():
+            schema = _with_messages(schema)
+            if "messages" not in models and schema.messages is not None:
+                models["messages"] = _model_of(schema.messages)
+    schema, changed = _with_corrections(schema, models, notation, connection, found)
+    mapping, hiding = _examine(schema, models, connection, found)
+    with found.collected():
+        log = find_model(LOG_MODEL) if schema.log else None
+        table = log._meta.db_table if log else None
+        mapping = replace(mapping, log=log, schema=replace(mapping.schema, log=table))
+    _check_fields(mapping, connection, found)
+    for name, key in keys(schema).items():
+        fields = [mapping.fields.get((name, own_name)) for own_name in key]
+        fields_of_key = [field for field in fields if field is not None]
+        if name in models and len(fields_of_key) == len(key):
+            with found.collected():
+                _check_key(name, models[name], fields_of_key, hiding[name], connection)
+    if found.errors:
+        raise found.error(_correction(given, schema, changed, notation))
+    return replace(mapping, schema=mapping.schema.written_in(None))
+
+
+class _Faults:
+    """Collects the errors of a mapping."""
+
+    def __init__(self) -> None:
+        self.errors: list[SchemaMismatch] = []
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Collect the `SchemaMismatch` that the block raises."""
+        try:
+            yield
+        except SchemaMismatch as error:
+            self.errors.append(error)
+
+    def add(self, *faults: Fault) -> None:
+        self.errors += map(SchemaMismatch, faults)
+
+    def error(self, correction: str) -> SchemaMismatch:
+        """Return one error for all faults."""
+        faults = dict.fromkeys(fault for error in self.errors for fault in error.faults)
+        needs_orm = any(isinstance(each, NeedsORM) for each in self.errors)
+        kind = NeedsORM if needs_orm else SchemaMismatch
+        return kind(*faults, correction=correction if len(faults) > 1 else "")
+
+
+def _models_of(schema: Schema, found: _Faults) -> dict[str, type[Model]]:
+    """Return the models of the roles that have one."""
+    models: dict[str, type[Model]] = {}
+    for name, role in schema.roles.items():
+        with found.collected():
+            models[name] = _model_of(role)
+    return models
+
+
+def _with_corrections(
+    schema: Schema,
+    models: Mapping[str, type[Model]],
+    notation: Notation | None,
+    connection: BaseDatabaseWrapper,
+    found: _Faults,
+) -> tuple[Schema, Mapping[str, Collection[str]]]:
+    """Return the schema with other fields in place of those that its models lack.
+
+    Also return the names of the fields of each model that lacks some, by role.
+    """
+    corrected: dict[str, Any] = {}
+    changed: dict[str, Collection[str]] = {}
+    for name, model in models.items():
+        table = _described(schema, name, model, connection)
+        role, faults = correct(schema, name, table, notation or Notation.DJANGO)
+        if faults:
+            corrected[name], changed[name] = role, table.columns
+            found.add(*faults)
+    return replace(schema, **corrected), changed
+
+
+def _described(
+    schema: Schema, name: str, model: type[Model], connection: BaseDatabaseWrapper
+) -> Table:
+    """Describe a model for `correct`.
+
+    Paths to other models count as its fields, because other errors describe them.
+    """
+    role, fields = schema.roles[name], _by_name(model)
+    given = {*schema.columns(name).values(), *role.where, *filter(None, [role.tenant])}
+    paths = {each for each in given if LOOKUP_SEP in each and each not in fields}
+    implied = {"pk"} if "id" in role.columns else {"pk", "id"}  # the primary key by default
+    used = {fields[each] for each in given if each in fields}
+    candidates = {
+        field.name: field
+        for field in model._meta.concrete_fields
+        if field not in used and field.column is not None
+    }
+
+    def suits_field(own_name: str, name: str) -> bool:
+        try:
+            described = column(candidates[name], connection)
+        except NeedsORM:
+            return False
+        is_time = described.kind == "datetime"
+        return is_time if own_name in TIMES else suits(own_name, described)
+
+    return Table(
+        model._meta.label,
+        {*fields, *paths, *implied},
+        [*candidates],
+        suits_field,
+        nouns=("model", "field"),
+    )
+
+
+def _correction(
+    given: Schema,
+    corrected: Schema,
+    changed: Mapping[str, Collection[str]],
+    notation: Notation | None,
+) -> str:
+    """Return the lines to write, in which a list may be found by a foreign key, as before."""
+    path = given.dispatches.columns.get("list_id")
+    role = corrected.dispatches
+    if path is not None and LOOKUP_SEP in path:
+        columns = {each: name for each, name in role.columns.items() if each != "message_id"}
+        role = replace(role, columns={**columns, "list_id": path})
+        changed = {name: columns for name, columns in changed.items() if name != "messages"}
+        corrected = replace(corrected, dispatches=role, messages=None)
+        changed = {
+            name: {*fields, path} if name == "dispatches" else fields
+            for name, fields in changed.items()
+        }
+    return correction_of(notation or Notation.DJANGO, corrected, changed) if changed else ""
+
+
+def _examine(
+    schema: Schema,
+    models: Mapping[str, type[Model]],
+    connection: BaseDatabaseWrapper,
+    found: _Faults,
+) -> tuple[ModelMapping, Mapping[str, _Where]]:
+    """Return the fields that exist, and the conditions that hide rows, by role."""
     fields: dict[tuple[str, str], AnyField] = {}
     roles: dict[str, Role] = {}
     columns: dict[str, dict[str, Column]] = {}
     hiding: dict[str, _Where] = {}
     tenants: dict[str, AnyField] = {}
-    for name, role in schema.roles.items():
-        model = models[name]
-        _check_table_name(model, connection)
-        mapped = {
-            own_name: _mapped_field(model, role, own_name, path)
-            for own_name, path in schema.columns(name).items()
-        }
+    for name, model in models.items():
+        role, before = schema.roles[name], len(found.errors)
+        with found.collected():
+            _check_table_name(model, connection)
+        mapped: dict[str, AnyField] = {}
+        for own_name, path in schema.columns(name).items():
+            if _is_known(model, role, own_name, path):
+                with found.collected():
+                    mapped[own_name] = _mapped_field(model, role, own_name, path)
         fields |= {(name, own_name): field for own_name, field in mapped.items()}
-        where = hiding[name] = _where(model, role, mapped, connection)
-        used = [*mapped.values(), *where]
+        hiding[name] = {}
+        with found.collected():
+            hiding[name] = _where(model, role, mapped, connection)
+        used = [*mapped.values(), *hiding[name]]
         if role.tenant is not None:
-            tenants[name] = _tenant(model, role.tenant)
-            used.append(tenants[name])
-        roles[name] = _database_role(role, model, mapped, where, tenants.get(name))
-        columns[name] = {column_name(field): column(field, connection) for field in used}
-    log = find_model(LOG_MODEL) if schema.log else None
-    table = log._meta.db_table if log else None
-    changed: dict[str, Any] = {**roles, "log": table}
-    mapping = ModelMapping(replace(schema, **changed), columns, models, fields, tenants, log)
-    _check_fields(mapping, connection)
-    for name, key in keys(schema).items():
-        fields_of_key = [fields[name, own_name] for own_name in key]
-        _check_key(name, models[name], fields_of_key, hiding[name], connection)
-    return mapping
+            with found.collected():
+                tenants[name] = _tenant(model, role.tenant)
+                used.append(tenants[name])
+        roles[name] = _database_role(role, model, mapped, hiding[name], tenants.get(name))
+        columns[name] = {}
+        for field in used:
+            with found.collected():
+                columns[name][column_name(field)] = column(field, connection)
+        if any(isinstance(each, NeedsORM) for each in found.errors[before:]):
+            columns[name] = {}  # other faults of this model may follow from the first
+            fields = {key: field for key, field in fields.items() if key[0] != name}
+    of_database: dict[str, Any] = {**roles}
+    mapping = ModelMapping(replace(schema, **of_database), columns, models, fields, tenants, None)
+    return mapping, hiding
 
 
-def _check_fields(mapping: ModelMapping, connection: BaseDatabaseWrapper) -> None:
-    """Raise `SchemaMismatch` for unsuitable fields. Errors name models by label.
+def _is_known(model: type[Model], role: Role, own_name: str, path: str) -> bool:
+    """Return whether a field exists, or an error other than that of `correct` describes it."""
+    is_key = path == "pk" or (own_name == "id" and "id" not in role.columns)
+    return is_key or LOOKUP_SEP in path or path in _by_name(model)
+
+
+def _check_fields(mapping: ModelMapping, connection: BaseDatabaseWrapper, found: _Faults) -> None:
+    """Find unsuitable fields. Errors name models by label.
 
     The fields themselves convert the values; `_where` has checked those of `where`.
     """
     roles: dict[str, Any] = {
         name: replace(role, table=mapping.models[name]._meta.label, where={})
         for name, role in mapping.schema.roles.items()
+        if name in mapping.models
     }
     schema = replace(mapping.schema, **roles)
-    found = [*faults_of_columns(schema, mapping.columns)]
+    faults = [*faults_of_columns(schema, mapping.columns)]
     fields = {
         (roles[name].table, column_name(field)): field
         for (name, _), field in mapping.fields.items()
@@ -143,26 +306,35 @@ def _check_fields(mapping: ModelMapping, connection: BaseDatabaseWrapper) -> Non
     for need in role_needs(schema, mapping.columns):
         field = fields[need.table, need.column.name]
         if refused := [each for each in need.values if not holds(field, need, each, connection)]:
-            found.append(need.refusal(refused))
+            faults.append(need.refusal(refused))
     for (name, own_name), (other, key) in REFERENCES:
-        if (name, own_name) in mapping.fields and (other, key) in mapping.fields:
-            columns = [
-                mapping.columns[role][column_name(mapping.fields[role, each])]
-                for role, each in ((name, own_name), (other, key))
-            ]
-            if len({each.kind for each in columns} - {""}) > 1:
-                found.append(
-                    cannot_compare(roles[name].table, columns[0], roles[other].table, columns[1])
-                )
-    if found:
-        raise SchemaMismatch(" ".join(each.text for each in first_of_each(found)))
+        columns = [
+            mapping.columns[role].get(column_name(mapping.fields[role, each]))
+            for role, each in ((name, own_name), (other, key))
+            if (role, each) in mapping.fields
+        ]
+        both = [each for each in columns if each is not None]
+        if len({each.kind for each in both} - {""}) > 1:
+            faults.append(cannot_compare(roles[name].table, both[0], roles[other].table, both[1]))
+    if faults:
+        found.add(*first_of_each(faults))
+    else:
+        _check_values(mapping, connection, found)
+
+
+def _check_values(mapping: ModelMapping, connection: BaseDatabaseWrapper, found: _Faults) -> None:
+    """Find fields that do not store what they are given, or refer to another model."""
     for (_, own_name), field in mapping.fields.items():
         if own_name == "suppression_reason":
             for reason in (mapping.schema.reasons or {}).values():
-                check_value(field, reason, connection)  # a number may be out of the field's range
-    check_references(mapping.fields)
-    check_plain(mapping.fields["subscribers", "email"])
-    check_plain(mapping.fields["dispatches", "provider_message_id"])
+                with found.collected():  # a number may be out of the field's range
+                    check_value(field, reason, connection)
+    with found.collected():
+        check_references(mapping.fields)
+    for role_and_name in (("subscribers", "email"), ("dispatches", "provider_message_id")):
+        if role_and_name in mapping.fields:
+            with found.collected():
+                check_plain(mapping.fields[role_and_name])
 
 
 def find_model(label: str) -> type[Model]:
@@ -193,7 +365,7 @@ def _with_labels(schema: Schema) -> Schema:
         for name, role in schema.roles.items()
         if isinstance(role, ModelRole)
     }
-    return replace(schema, **roles)
+    return replace(schema, **roles).written_in(schema.notation)
 
 
 def _labelled(name: str, role: ModelRole, columns: Mapping[str, str]) -> Role:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
+from hookrow._core.corrections import OF_IDS, words_of
 from hookrow._core.schema import NULLED, OTHERWISE, TIMES, WRITTEN, Scalar, Schema
 from hookrow._fault import Fault
 from hookrow.stores.sql._columns import Column
@@ -75,11 +76,14 @@ _OR_NO_REASON = (
 
 
 def faults_of_columns(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Fault]:
-    """Yield the unsuitable columns, given the columns of each role's table."""
+    """Yield the unsuitable columns, given the existing columns of each role's table."""
     changed = changed_keys(schema)
     for name, role in schema.roles.items():
+        existing = tables.get(name, {})
         for field, column_name in schema.columns(name).items():
-            column = tables[name][column_name]
+            column = existing.get(column_name)
+            if column is None:
+                continue
             if field in changed.get(name, ()) and not column.finds_rows:
                 yield _fault(role.table, column, _FINDS_NO_ROWS)
             for rule in _RULES:
@@ -90,8 +94,8 @@ def faults_of_columns(schema: Schema, tables: Mapping[str, Columns]) -> Iterator
                 or_none = _OR_NO_REASON if field in _REASON else ""
                 yield _fault(role.table, column, _NOT_NULL.format(or_none=or_none))
         for column_name, value in role.where.items():
-            column = tables[name][column_name]
-            if _is_word(column, value):
+            column = existing.get(column_name)
+            if column is not None and _is_word(column, value):
                 text = never_equals(role.table, column, value)
                 yield Fault(text, role.table, column.name)
 
@@ -99,6 +103,8 @@ def faults_of_columns(schema: Schema, tables: Mapping[str, Columns]) -> Iterator
 def suits(name: str, column: Column) -> bool:
     """Return whether a column may be suggested for one of hookrow's names, given what is known."""
     if (name in WRITTEN and column.generated) or (name in NULLED and not column.nullable):
+        return False
+    if name.endswith("_id") and OF_IDS.isdisjoint(words_of(column.name)):
         return False
     if name in TIMES:
         return column.kind in _KINDS_OF_TIMES or (column.kind == "text" and not column.type)

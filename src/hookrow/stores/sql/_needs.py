@@ -115,10 +115,13 @@ _DEMANDS = {
 
 
 def role_needs(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Need]:
-    """Yield what the columns of the roles must hold, given those of each role's table."""
+    """Yield what the columns of the roles must hold, given the existing ones of each table."""
     for name, role in schema.roles.items():
+        existing = tables.get(name, {})
         for field, column_name in schema.columns(name).items():
-            column = tables[name][column_name]
+            column = existing.get(column_name)
+            if column is None:
+                continue
             if field == "suppression_reason":
                 yield _reasons(role.table, column, role.empty, schema)
             elif field in _SAMPLES:
@@ -127,7 +130,9 @@ def role_needs(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Need]:
                 text = unsuitable(role.table, column, field)
                 yield _need(role.table, column, use, kept, text)
         for column_name, value in role.where.items():
-            column = tables[name][column_name]
+            column = existing.get(column_name)
+            if column is None:
+                continue
             if value is not None and (value is not False or column.kind == "boolean"):
                 text = never_equals(role.table, column, value)
                 yield _need(role.table, column, Use.CONDITION, [value], text)

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from hookrow._arguments import collected
 from hookrow._core.corrections import Table, correct, correction_of
 from hookrow._core.notification import EventTime, Key, Suppressible
 from hookrow._core.schema import OWN_ROLES, WRITTEN, Role, Schema, nearest_name
@@ -354,7 +355,7 @@ _CHANGE_DATES = _OwnTable(
 def _examine_role(catalogue: Catalogue, schema: Schema, name: str) -> _FoundRole:
     """Look for the table of a role and its columns, with the privileges that they need."""
     role, faults = schema.roles[name], list[Fault]()
-    with _collected(faults):
+    with collected(faults):
         catalogue.check_namespace(role.table)
     if faults:
         return _FoundRole(role=role, faults=faults)
@@ -366,10 +367,12 @@ def _examine_role(catalogue: Catalogue, schema: Schema, name: str) -> _FoundRole
             return _FoundRole(role=role, faults=faults)
         role, columns = replace(role, table=near), catalogue.columns(near)
         schema = _with_role(schema, name, role)
-    with _collected(faults):
+    with collected(faults):
         catalogue.check_storage(role.table)
     key = catalogue.primary_key(role.table)
     table = Table(
+        role.table,
+        columns,
         columns,
         lambda field, column: suits(field, columns[column]),
         key[0] if len(key) == 1 else None,
@@ -401,7 +404,7 @@ def _denied(catalogue: Catalogue, schema: Schema, name: str, columns: Columns) -
         yield from catalogue.denied_error(role.table, lacking).faults
         return
     found = list[Fault]()
-    with _collected(found):
+    with collected(found):
         if written and not catalogue.is_updatable(role.table, written):
             text = (
                 f"No row of {role.table!r} can be changed, because of a view or a rule: name the "
@@ -409,15 +412,6 @@ def _denied(catalogue: Catalogue, schema: Schema, name: str, columns: Columns) -
             )
             found.append(Fault(text, role.table))
     yield from found
-
-
-@contextmanager
-def _collected(faults: list[Fault]) -> Iterator[None]:
-    """Add the faults of a `SchemaMismatch` that the block raises."""
-    try:
-        yield
-    except SchemaMismatch as error:
-        faults += error.faults
 
 
 def _missing_table(
@@ -453,10 +447,10 @@ def _own_tables(catalogue: Catalogue, schema: Schema) -> Iterator[_FoundTable]:
         faults = [*log.faults]
         record = schema.side_table(META_TABLE)
         if catalogue.columns(record):  # a host's may lack it
-            with _collected(faults):
+            with collected(faults):
                 catalogue.check_privileges(record, _WRITING)
         if log.columns:
-            with _collected(faults):
+            with collected(faults):
                 catalogue.check_sequence(schema.log)
         yield replace(log, faults=faults)
     if schema.dated_in_side_table:
@@ -469,7 +463,7 @@ def _own_table(catalogue: Catalogue, schema: Schema, table: str, own: _OwnTable)
     if schema.log == _LOG.name:
         hint = f"Run {UPGRADE}. If your own migrations create it, run those."
     faults = list[Fault]()
-    with _collected(faults):
+    with collected(faults):
         catalogue.check_namespace(table)
     columns = {} if faults else catalogue.columns(table)
     if not columns:
@@ -479,7 +473,7 @@ def _own_table(catalogue: Catalogue, schema: Schema, table: str, own: _OwnTable)
             faults.append(_missing_table(catalogue, schema, own.purpose, table)[0])
         remedy = f"{hint} {advice}"
         return _FoundTable(name=table, faults=[replace(each, remedy=remedy) for each in faults])
-    with _collected(faults):
+    with collected(faults):
         catalogue.check_storage(table)
     if missing := [each for each in own.columns if each not in columns]:
         text = f"The table {table!r} lacks {', '.join(missing)}."
@@ -488,7 +482,7 @@ def _own_table(catalogue: Catalogue, schema: Schema, table: str, own: _OwnTable)
         key = " and ".join(map(repr, own.key))
         text = f"The table {table!r} has no unique index on exactly {key}."
         faults.append(Fault(text, table, remedy=hint))
-    with _collected(faults):
+    with collected(faults):
         catalogue.check_privileges(table, _WRITING)
     if missing:
         return _FoundTable(name=table, faults=faults, columns=columns)
