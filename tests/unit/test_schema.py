@@ -202,6 +202,34 @@ def test_an_invalid_schema_is_rejected(given: Mapping[str, Any], message: str) -
         Schema(**given)
 
 
+def test_all_faults_of_a_schema_are_reported_at_once() -> None:
+    """One line for each; no name is suggested twice, nor one that is mapped already."""
+    people = Role("people", {"emial": "a", "emaill": "b", "id": None}, fold="lower", empty="none")
+    with pytest.raises(ConfigurationError) as caught:
+        Schema(subscribers=people, dispatches=Role(""), record=("click", "clik"), reasons={})
+    texts = [each.text for each in caught.value.faults]
+    beginnings = [
+        "The role 'subscribers' has no column 'emial'. Did you mean 'email'?",
+        "The role 'subscribers' has no column 'emaill'.",
+        "The role 'subscribers' needs the column 'id': map it.",
+        "The role 'dispatches' needs a table: set its name.",
+        "`reasons` is {}: map reasons, ",
+        "`record` has 'click', but '' has no column 'clicked_at': map it in the role 'dispatches'",
+        "`record` has 'clik': use 'click', 'bounce', 'complaint', 'first_open'.",
+        "The role 'subscribers' has empty='none', which is not an empty string: ",
+    ]
+    assert all(map(str.startswith, texts, beginnings))
+    assert str(caught.value).split("\n- ") == ["8 faults:", *texts]
+
+
+def test_all_faults_of_a_role_are_reported_at_once() -> None:
+    given: Any = {"email": 7, "id": 1.5}
+    with pytest.raises(
+        ConfigurationError, match=r"3 faults:\n- .*'email'.*\n- .*'id'.*\n- .*tenant"
+    ):
+        Role("people", given, tenant=given)
+
+
 def test_a_tenant_that_is_not_a_name() -> None:
     """The error shows the line to write."""
     given: Any = 7

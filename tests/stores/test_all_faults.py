@@ -1,0 +1,183 @@
+"""All faults of a mapping are reported at once, and what the report says to write is right."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from contract import NOON, arrival, statuses
+from host_tables import HOST, drop_key, make
+
+from copying import replace
+from databases import kind_of
+from engines import opened, run
+from hookrow import Fault, Role, Schema, SchemaMismatch, Suppressed
+from hookrow._receiver.recorder import record
+from hookrow.stores import Unavailable
+from hookrow.stores.sql import SQLStore
+from ordinary import ORDINARY, create_ordinary, create_sends
+
+REPORT = [
+    (
+        "The table 'people' has no column 'email'. Did you mean 'address'? "
+        'Write "email": "address".'
+    ),
+    (
+        "The table 'people' has no column 'suppression_reason'. It is optional: with "
+        '"suppression_reason": None, no reason is stored.'
+    ),
+    (
+        "The table 'people' has no column 'suppression_changed_at'. It is optional: with "
+        '"suppression_changed_at": None, the change that arrives last counts.'
+    ),
+    (
+        "The table 'sends' has no column 'provider_message_id'. Did you mean 'postmark_id'? "
+        'Write "provider_message_id": "postmark_id".'
+    ),
+    (
+        "The table 'sends' has no column 'subscriber_id'. Did you mean 'person_id'? "
+        'Write "subscriber_id": "person_id".'
+    ),
+    (
+        "The table 'sends' has no column 'suppressed_at'. It is optional: with "
+        '"suppressed_at": None, suppressions are not recorded on dispatches.'
+    ),
+    (
+        "The table 'sends' has no column 'suppression_reason'. It is optional: with "
+        '"suppression_reason": None, no reason is stored.'
+    ),
+    (
+        "The table 'sends' has no column 'suppression_changed_at'. It is optional: with "
+        '"suppression_changed_at": None, the change that arrives last counts.'
+    ),
+]
+
+CORRECTION = """\
+To correct the mapping, write in the Schema:
+
+subscribers=Role(
+    "people",
+    {
+        "email": "address",
+        "suppression_reason": None,
+        "suppression_changed_at": None,
+    },
+),
+dispatches=Role(
+    "sends",
+    {
+        "provider_message_id": "postmark_id",
+        "subscriber_id": "person_id",
+        "suppressed_at": None,
+        "suppression_reason": None,
+        "suppression_changed_at": None,
+    },
+),"""
+
+
+def mismatch(url: str, schema: Schema) -> SchemaMismatch:
+    """Return the error of tables that do not fit."""
+    with pytest.raises(SchemaMismatch) as caught:
+        SQLStore(url, schema, verify=True)
+    return caught.value
+
+
+def corrected(error: SchemaMismatch, schema: Schema) -> Schema:
+    """Return the schema with the lines of the report, as a user pastes them."""
+    _, _, lines = error.correction.partition(":\n\n")
+    roles: Mapping[str, Any] = eval(f"dict({lines})", {"Role": Role})
+    return replace(schema, **roles)
+
+
+def test_ordinary_tables(empty_database_url: str) -> None:
+    """One run finds everything, and the second one passes with the lines that the first says."""
+    url = empty_database_url
+    create_ordinary(url)
+    error = mismatch(url, ORDINARY)
+    assert [each.text for each in error.faults] == REPORT
+    assert error.faults[0] == Fault(REPORT[0], "people", "email")
+    assert error.correction == CORRECTION
+    assert str(error) == "\n- ".join(["8 faults:", *REPORT]) + f"\n{CORRECTION}"
+    store = SQLStore(url, corrected(error, ORDINARY), verify=True)
+    suppressed = arrival(Suppressed("ada@example.com", "m-1", NOON, "HardBounce"))
+    run(url, "INSERT INTO people (id, address) VALUES (1, 'ada@example.com')")
+    assert statuses(record(store, [suppressed])) == [200]
+
+
+def test_first_use(empty_database_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The same report is logged, once."""
+    create_ordinary(empty_database_url)
+    store = SQLStore(empty_database_url, ORDINARY)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="8 faults"), store.reading():
+            pass
+    [message] = [each.getMessage() for each in caplog.records if "faults" in each.getMessage()]
+    assert all(f"\n- {each}\n" in message for each in REPORT)
+
+
+def test_what_a_correction_needs_is_verified_too(empty_database_url: str) -> None:
+    """These are the suggested columns, the keys, and hookrow's table with the dates of changes."""
+    url = empty_database_url
+    timestamp = kind_of(url).types["timestamp"]
+    people = f"(id integer, address varchar(99), suppressed_at {timestamp})"
+    run(url, f"CREATE TABLE people {people}", create_sends(url))
+    found = [each.text for each in mismatch(url, replace(ORDINARY, log="kept")).faults]
+    for text in (
+        "The database has no table 'hookrow_suppression_changes' for the dates of changes.",
+        "The column 'id' of 'people' is not unique, so one notification could change several rows",
+    ):
+        assert any(each.startswith(text) for each in found), found
+
+
+def test_faults_of_all_stages(empty_database_url: str) -> None:
+    """A table that is missing does not hide the unsuitable columns and the keys of others."""
+    types = {"people.suppressed_at": "boolean", "sends.opened_at": "boolean"}
+    with opened(empty_database_url) as engine:
+        make(engine, types)
+        drop_key(engine, "members")
+    members = Role("members", {"suppression_reason": None, "suppression_changed_at": None})
+    schema = replace(HOST, messages=Role("campains"), subscriptions=members)
+    found = [each.text for each in mismatch(empty_database_url, schema).faults]
+    expected = [
+        "The column 'suppressed_at' of 'people' is of the type",
+        "The column 'opened_at' of 'sends' is of the type",
+        "The columns 'list_id' and 'subscriber_id' of 'members' are not unique together",
+        (
+            "The database has no table 'campains' for the messages. Did you mean 'campaigns'? "
+            'Write table="campaigns".'
+        ),
+    ]
+    for text in expected:
+        assert any(each.startswith(text) for each in found), found
+    assert len(found) == len(expected)
+
+
+def test_no_column_is_suggested_twice(empty_database_url: str) -> None:
+    """Neither one that is mapped already, nor one of another suggestion."""
+    url = empty_database_url
+    create_ordinary(url)
+    columns: dict[str, str | None] = {"provider_message_id": "postmark_id", "delivered_at": "opnd"}
+    columns |= {"opened_at": "opned_at", "subscriber_id": "postmark"}
+    error = mismatch(url, replace(ORDINARY, dispatches=Role("sends", columns)))
+    sends = corrected(error, ORDINARY).dispatches.columns
+    named = [each for each in sends.values() if each not in {None, "..."}]
+    assert len(named) == len({*named})
+    assert (sends["opened_at"], sends["provider_message_id"]) == ("opened_at", "postmark_id")
+
+
+def test_a_column_that_nothing_resembles(empty_database_url: str) -> None:
+    """The report lists the columns that it may be, and has a gap to fill in."""
+    url = empty_database_url
+    timestamp = kind_of(url).types["timestamp"]
+    run(
+        url,
+        f"CREATE TABLE people (id integer PRIMARY KEY, wohin varchar(320), name varchar(99), "
+        f"suppressed_at {timestamp})",
+        create_sends(url),
+    )
+    error = mismatch(url, ORDINARY)
+    assert error.faults[0].text == (
+        "The table 'people' has no column 'email'. Name the column with the addresses: "
+        "\"email\": \"...\". It may be one of those that are not mapped: 'wohin', 'name'."
+    )
+    assert "write in the Schema, with your names in place of '...':" in error.correction
+    assert '"email": "...",' in error.correction
