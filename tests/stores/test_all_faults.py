@@ -1,5 +1,6 @@
 """All faults of a mapping are reported at once, and what the report says to write is right."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -181,3 +182,35 @@ def test_a_column_that_nothing_resembles(empty_database_url: str) -> None:
     )
     assert "write in the Schema, with your names in place of '...':" in error.correction
     assert '"email": "...",' in error.correction
+
+
+def test_emails_in_another_table(empty_database_url: str) -> None:
+    """The report has the statements that create a view, which then works in place of the table."""
+    url = empty_database_url
+    timestamp = kind_of(url).types["timestamp"]
+    people = f"(id integer PRIMARY KEY, born integer, suppressed_at {timestamp})"
+    contacts = "(id integer PRIMARY KEY, person_id integer, email varchar(320))"
+    run(
+        url,
+        f"CREATE TABLE people {people}",
+        f"CREATE TABLE contacts {contacts}",
+        create_sends(url),
+    )
+    error = mismatch(url, ORDINARY)
+    text = error.faults[0].text
+    assert text.startswith(
+        "The table 'people' has no column 'email'. The addresses may be in the column 'email' of "
+        "'contacts': map a view of both, 'people_with_email'."
+    )
+    statements = text.partition(" Run ")[2]
+    run(url, *re.split(r"; (?=CREATE)", statements))
+    run(
+        url,
+        "INSERT INTO people (id) VALUES (1), (2)",
+        "INSERT INTO contacts VALUES (1, 2, 'ada@example.com'), (2, 1, 'bob@example.com')",
+    )
+    store = SQLStore(url, corrected(error, ORDINARY), verify=True)
+    assert store.schema.subscribers.table == "people_with_email"
+    suppressed = arrival(Suppressed("ada@example.com", "m-1", NOON, "HardBounce"))
+    assert statuses(record(store, [suppressed])) == [200]
+    assert run(url, "SELECT id FROM people WHERE suppressed_at IS NOT NULL") == [(2,)]

@@ -260,6 +260,12 @@ def _suggest(
     return suggested
 
 
+def find(schema: Schema, name: str, field: str, table: Table) -> str | None:
+    """Return the column of a table that probably stands for one of hookrow's names of a role."""
+    found = _suggest(schema, name, table, {field: field}, [*table.candidates])
+    return found.get(field)
+
+
 def _scores(
     schema: Schema,
     name: str,

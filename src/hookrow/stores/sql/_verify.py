@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -32,6 +32,7 @@ from hookrow.stores.sql._column_rules import (
 )
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._connections import Connection, Database, savepoint, undone
+from hookrow.stores.sql._joined_views import JoinedView, propose_view
 from hookrow.stores.sql._keys import faults_of_keys, keys
 from hookrow.stores.sql._log_rows import LOG_COLUMNS
 from hookrow.stores.sql._needs import (
@@ -100,11 +101,19 @@ def _mismatch(
     distinct = [*dict.fromkeys(faults)]
     tables = [*dict.fromkeys(each.table for each in distinct)]
     distinct.sort(key=lambda each: tables.index(each.table))
-    changed = {
+    changed: dict[str, Collection[str]] = {
         name: each.columns
         for name, each in found.items()
         if each.columns and (each.role != schema.roles[name] or _lacks_columns(each))
     }
+    view = found["subscribers"].proposed
+    if view is not None:
+        role = corrected.subscribers
+        columns = {each: column for each, column in role.columns.items() if each != "email"}
+        corrected = _with_role(
+            corrected, "subscribers", replace(role, table=view.name, columns=columns)
+        )
+        changed["subscribers"] = {*changed["subscribers"], "email"}
     correction = ""
     if len(distinct) > 1 and changed and schema.notation is not None:
         correction = correction_of(schema.notation, corrected, changed)
@@ -330,6 +339,8 @@ class _FoundRole:
     columns: Columns = field(default_factory=dict)
     is_readable: bool = False
     is_view: bool = False
+    proposed: JoinedView | None = None
+    """A view to map instead of the table."""
 
 
 _LOG = _OwnTable(
@@ -378,14 +389,23 @@ def _examine_role(catalogue: Catalogue, schema: Schema, name: str) -> _FoundRole
         key[0] if len(key) == 1 else None,
     )
     corrected, missing = correct(schema, name, table, schema.notation)
+    view = None
+    named = _with_role(schema, name, corrected)
+    if name == "subscribers" and schema.notation and corrected.column("email") not in columns:
+        view = propose_view(catalogue, named, columns)
+    if view is not None:
+        email = schema.columns(name)["email"]
+        text = f"The table {role.table!r} has no column {email!r}. {view.advice}"
+        missing = [replace(each, text=text) if each.column == email else each for each in missing]
     faults += missing
-    denied = [*_denied(catalogue, _with_role(schema, name, corrected), name, columns)]
+    denied = [*_denied(catalogue, named, name, columns)]
     return _FoundRole(
         role=corrected,
         faults=[*faults, *denied],
         columns=columns,
         is_readable=not denied,
         is_view=catalogue.relation(role.table) is Relation.VIEW,
+        proposed=view,
     )
 
 

@@ -272,6 +272,28 @@ class Catalogue(ABC):
             f"ON {self.statement_name(table)} ({', '.join(columns)}){where}"
         )
 
+    def updatable_view(
+        self,
+        view: str,
+        select: str,
+        table: str,  # noqa: ARG002 - most need no trigger
+        key: str,  # noqa: ARG002
+        names: Sequence[str],  # noqa: ARG002
+    ) -> Sequence[str]:
+        """Return statements that create a view of several tables whose columns can be changed.
+
+        These are columns of one of the tables, which has the `key`.
+        """
+        return [f"CREATE VIEW {self.statement_name(view)} AS {select}"]
+
+    def _update_of_view(self, table: str, key: str, names: Sequence[str]) -> str:
+        """Return the statement of a trigger that passes a change on to a table."""
+        changes = ", ".join(
+            f"{self.identifier(each)} = NEW.{self.identifier(each)}" for each in names
+        )
+        column = self.identifier(key)
+        return f"UPDATE {self.statement_name(table)} SET {changes} WHERE {column} = OLD.{column}"
+
     def steps_to_create(self, relation: Relation) -> str:
         """Return the words before a statement that creates an index."""
         return _BEHIND_A_VIEW if relation is Relation.VIEW else "Run"

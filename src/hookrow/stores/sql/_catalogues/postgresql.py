@@ -125,6 +125,25 @@ class PostgresCatalogue(Catalogue):
             )
         return bool(bit) and not ignored
 
+    def updatable_view(
+        self, view: str, select: str, table: str, key: str, names: Sequence[str]
+    ) -> Sequence[str]:
+        """Add a trigger and its function, because a view with a join is not updatable."""
+        name = self.statement_name(view)
+        namespace, dot, bare = view.rpartition(".")
+        function = self.statement_name(f"{namespace}{dot}hookrow_{bare}")
+        return [
+            *super().updatable_view(view, select, table, key, names),
+            (
+                f"CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $$ "
+                f"BEGIN {self._update_of_view(table, key, names)}; RETURN NEW; END $$"
+            ),
+            (
+                f"CREATE TRIGGER {self.identifier(f'hookrow_{bare}')} INSTEAD OF UPDATE ON {name} "
+                f"FOR EACH ROW EXECUTE FUNCTION {function}()"
+            ),
+        ]
+
     def lacking(self, table: str, privileges: Collection[str]) -> Sequence[str]:
         """Return those on the whole table; all of them if there is no such table."""
         sql = (

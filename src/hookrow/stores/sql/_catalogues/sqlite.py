@@ -62,6 +62,19 @@ class SQLiteCatalogue(Catalogue):
         rows = self.connection.fetch(_SQLITE_COLUMNS, named * 2)
         return {row[0]: _sqlite_column(*row) for row in rows}
 
+    def updatable_view(
+        self, view: str, select: str, table: str, key: str, names: Sequence[str]
+    ) -> Sequence[str]:
+        """Add a trigger."""
+        name = self.statement_name(view)
+        return [
+            *super().updatable_view(view, select, table, key, names),
+            (
+                f"CREATE TRIGGER {self.identifier(f'hookrow_{view}')} INSTEAD OF UPDATE ON {name} "
+                f"BEGIN {self._update_of_view(table, key, names)}; END"
+            ),
+        ]
+
     def is_unique(self, table: str, *names: str) -> bool:
         """Return whether ON CONFLICT can name the columns."""
         named = self.named(table)
