@@ -152,6 +152,17 @@ def test_faults_of_all_stages(empty_database_url: str) -> None:
     assert len(found) == len(expected)
 
 
+def test_no_tables_of_hookrow(empty_database_url: str) -> None:
+    """One sentence has all that one command creates."""
+    create_ordinary(empty_database_url)
+    [fault] = mismatch(empty_database_url, Schema()).faults
+    assert fault.text == (
+        "The database has no table 'hookrow_subscribers' for the subscribers, nor "
+        "'hookrow_dispatches', 'hookrow_subscriptions' and 'hookrow_notifications'."
+    )
+    assert fault.remedy.startswith("Run `hookrow db upgrade`")
+
+
 def test_no_column_is_suggested_twice(empty_database_url: str) -> None:
     """Neither one that is mapped already, nor one of another suggestion."""
     url = empty_database_url

@@ -85,13 +85,34 @@ def verify(
         if not faults and dialect.locks_rows:
             faults += _compile(catalogue, statements)
         if faults:
-            raise _mismatch(faults, schema, corrected, found)
+            absent = [each.name for each in own_tables if not each.columns]
+            raise _mismatch(_merged(faults, absent), schema, corrected, found)
         if not catalogue.columns(schema.side_table(META_TABLE)):
             statements.register_writer = None  # nothing is counted without this table
         changed = [schema.roles[kind.value].table for kind in statements.tables.written]
         if not catalogue.can_combine(changed):
             statements.combining = None
     return statements
+
+
+def _merged(faults: Sequence[Fault], absent: Collection[str]) -> Sequence[Fault]:
+    """Return the faults with one for all of hookrow's own tables that a single command creates.
+
+    `absent` are the log and the tables next to it, as far as they do not exist.
+    """
+    merged = [each for each in faults if each.remedy == _CREATE_OWN_TABLES]
+    if not merged:
+        return faults
+    merged += [each for each in faults if each.table in absent and each not in merged]
+    first, *rest = merged
+    if rest:
+        *names, last = [repr(each.table) for each in rest]
+        listed = f"{', '.join(names)} and {last}" if names else last
+        first = replace(first, text=f"{first.text.rstrip('.')}, nor {listed}.")
+    return [first, *(each for each in faults if each not in merged)]
+
+
+_CREATE_OWN_TABLES = f"Run {UPGRADE}. {OWN_TABLES}"
 
 
 def _mismatch(
@@ -444,7 +465,7 @@ def _missing_table(
     others = [each for each in catalogue.tables() if each not in used]
     elsewhere = [each for each in others if each.rpartition(".")[2] == bare]
     if not elsewhere and table in {role.table for role in OWN_ROLES.values()}:
-        return Fault(text, table, remedy=f"Run {UPGRADE}. {OWN_TABLES}"), None
+        return Fault(text, table, remedy=_CREATE_OWN_TABLES), None
     if not elsewhere and table == _LOG.name:
         return Fault(text, table), None  # no other table of hookrow's is meant
     near = elsewhere[0] if elsewhere else nearest_name(table, others)
