@@ -24,7 +24,7 @@ from wire import SECRET, free_port
 REVISIONS = "0001, 0002"
 
 ONE_CALL = {
-    *("count", "repeat", "concurrency", "url", "streams", "instances", "fd", "entry"),
+    *("count", "repeat", "concurrency", "url", "streams", "instances", "fd", "entry", "names"),
     *("recipient", "since", "outcome", "record_type", "message_id", "limit", "before", "period"),
 }
 
