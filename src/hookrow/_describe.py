@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from heapq import nlargest
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,13 +27,16 @@ from hookrow._core.rules import effective_time, why_no_email, why_no_message_id
 from hookrow._receiver.entries import Parsers
 from hookrow._receiver.replay import DryRun, parse_entry
 from hookrow.providers._base import Event, explain
-from hookrow.stores._log import Query
+from hookrow.stores._log import Query, Requests
 
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
 
 MAX_BODY_LENGTH = 20_000
 """Characters to which a longer body is truncated."""
+
+_MOST_ENTRIES = 10
+"""How many entries of a receiver a text counts by name."""
 
 
 _RESULT_REASONS = {
@@ -292,3 +297,25 @@ def format_duration(duration: timedelta) -> str:
 def pluralize(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number and a noun, in the plural unless the number is 1: `plural`, or with an s."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def describe_unauthentic(requests: Mapping[str, Requests]) -> str:
+    """Describe the requests of `Present.unauthentic`, as the subject of a sentence."""
+    counts = {entry: each.number for entry, each in requests.items()}
+    total = pluralize(sum(counts.values()), "request")
+    return f"{total} with a missing or wrong secret in the last day{describe_by_entry(counts)}"
+
+
+def describe_by_entry(counts: Mapping[str, int]) -> str:
+    """Return counts by the name of the receiver's entry as text in parentheses, largest first.
+
+    The name is empty if the receiver has a single provider. The text is empty if no count has a
+    name.
+    """
+    if not any(counts):
+        return ""
+    largest = nlargest(_MOST_ENTRIES, counts.items(), key=itemgetter(1))
+    texts = [f"{name or 'without a name'}: {count:,}" for name, count in largest]
+    if others := sum(counts.values()) - sum(count for _, count in largest):
+        texts.append(f"others: {others:,}")
+    return f" ({', '.join(texts)})"

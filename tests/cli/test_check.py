@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from secrets import token_bytes, token_hex, token_urlsafe
 from unittest.mock import Mock
 from uuid import uuid4
@@ -20,8 +21,9 @@ from databases import kind_of
 from engines import create, database_user, opened, run
 from hookrow import Arrival, Delivered, Postmark, Recorded, Refusal, Role, Schema, testing
 from hookrow._core.log_entry import log_entries
+from hookrow._describe import format_time
 from hookrow._diagnostics import CheckResult, Level
-from hookrow._diagnostics.advice import WEAKNESSES, check_waiting
+from hookrow._diagnostics.advice import WEAKNESSES, check_unauthentic, check_waiting
 from hookrow._diagnostics.check import check_database_url, check_secrets
 from hookrow._receiver.entries import POSTMARK, Entries, Entry, Parsers
 from hookrow._receiver.recorder import record
@@ -30,6 +32,7 @@ from hookrow.migrations import upgrade
 from hookrow.providers._secrets import doubt_about
 from hookrow.providers.resend import Resend
 from hookrow.stores._errors import UPGRADE, Locked, StoreError, Unavailable
+from hookrow.stores._log import RequestHour, RequestKind
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._verify import verify
 from received import arrival
@@ -625,3 +628,30 @@ def test_entries_of_the_log_that_no_entry_reads(
     assert result.level is Level.WARNING
     assert text in result.text
     assert result.remedy.startswith(remedy)
+
+
+def test_requests_without_a_valid_secret(database_url: str) -> None:
+    """Those of the last day are a warning, which names the entries of the receiver, if any."""
+    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    unauthentic = partial(RequestHour, RequestKind.UNAUTHENTIC)
+    with closing(SQLStore(database_url)) as store:
+        statements = verify(store.database, store.schema)
+        check = partial(check_unauthentic, store.database, statements)
+        assert store.log is not None
+        store.log.add_requests({unauthentic("", hour - 2 * DAY): 1})
+        assert not list(check())
+        store.log.add_requests({unauthentic("", hour): 1})
+        [result] = check()
+        assert (result.level, result.subject) == (Level.WARNING, "requests")
+        at = format_time(hour)
+        assert result.text == (
+            "1 request with a missing or wrong secret in the last day, the first in the hour from "
+            f"{at}, the last in that from {at}."
+        )
+        store.log.add_requests({unauthentic("sendgrid", hour - HOUR): 2})
+        [result] = check()
+        assert result.text == (
+            "3 requests with a missing or wrong secret in the last day (sendgrid: 2, without a "
+            f"name: 1), the first in the hour from {format_time(hour - HOUR)}, the last in that "
+            f"from {at}."
+        )

@@ -4,14 +4,17 @@ import json
 import re
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
 import world
 from command import Command
 from hookrow import Recorded, Refusal, testing
+from hookrow._describe import format_time
 from hookrow._receiver.clock import utc_now
 from hookrow._receiver.recorder import keep_failed, record
+from hookrow.stores._log import RequestHour, RequestKind
 from hookrow.stores.sql import SQLStore
 from received import arrival, keep
 from session import ROOT
@@ -129,6 +132,39 @@ def test_entry(command: Command, sqlite_url: str) -> None:
     assert (refusal.returncode, "is not the name of an entry" in refusal.stderr) == (2, True)
 
 
+def test_requests_without_a_valid_secret(command: Command, sqlite_url: str) -> None:
+    """Those of the last day are counted by entry, unless the receiver has a single provider."""
+    now = datetime.now(UTC)
+    keep(sqlite_url, testing.opening(ADA, ADAS, at=now), Recorded(()), now, entry="sendgrid")
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    unauthentic = partial(RequestHour, RequestKind.UNAUTHENTIC)
+    with closing(SQLStore(sqlite_url)) as store:
+        assert store.log is not None
+        store.log.add_requests(
+            {
+                unauthentic("", hour): 2,
+                unauthentic("", hour - 2 * DAY): 1,
+                unauthentic("sendgrid", hour - HOUR): 1200,
+                unauthentic("sendgrid", hour): 34,
+            }
+        )
+
+    def printed(*options: str) -> list[str]:
+        lines = command.call("stats", *options).stdout.splitlines()
+        return [line[20:].lstrip() for line in lines if line.startswith("unauthentic ")]
+
+    text = "with a missing or wrong secret in the last day"
+    of_sendgrid = (
+        f"1,234  {text}, to the entry sendgrid; the first after {format_time(hour - HOUR)}"
+    )
+    assert printed() == [of_sendgrid, f"2  {text}; the first after {format_time(hour)}"]
+    assert printed("--entry", "sendgrid") == [of_sendgrid]
+    found = json.loads(command.call("stats", "--json").stdout)["unauthentic"]
+    assert {name: each["number"] for name, each in found.items()} == {"sendgrid": 1234, "": 2}
+    first, last = (datetime.fromisoformat(found["sendgrid"][name]) for name in ("first", "last"))
+    assert (first, last) == (hour - HOUR, hour)
+
+
 def test_no_log(command: Command) -> None:
     """Without a log the rows alone are counted."""
     (command.folder / "hookrow.toml").write_text("[tables]\nlog = false")
@@ -136,5 +172,5 @@ def test_no_log(command: Command) -> None:
     assert first == "This store has no log, so notifications are not counted."
     assert figures(lines) == ROWS
     found = json.loads(command.call("stats", "--json").stdout)
-    names = ("total", "recovered", "last_received", "parked", "expired", "sent")
-    assert [found[name] for name in names] == [*[None] * 5, 6]
+    names = ("total", "recovered", "last_received", "parked", "expired", "unauthentic", "sent")
+    assert [found[name] for name in names] == [*[None] * 6, 6]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from html.parser import HTMLParser
 from types import SimpleNamespace
 from urllib.parse import unquote, urlencode
@@ -38,7 +39,7 @@ from hookrow.dashboard._templating import static_files, words
 from hookrow.providers import Event
 from hookrow.providers.resend import Resend
 from hookrow.stores._errors import Unavailable
-from hookrow.stores._log import KNOWN_TYPES, OTHER, Query, RequestKind
+from hookrow.stores._log import KNOWN_TYPES, OTHER, Query, RequestHour, RequestKind
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import Tables
 from visitor import HOST, MOUNT, Visitor, ask, head, receive
@@ -776,10 +777,29 @@ def test_requests_with_a_wrong_secret(store: SQLStore, visitor: Visitor) -> None
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     ago = hour - timedelta(hours=3)
     hours = {hour: 1, ago: 1, hour - timedelta(hours=25): 9}
-    store.log.add_requests({(RequestKind.UNAUTHENTIC, at): n for at, n in hours.items()})
+    unauthentic = partial(RequestHour, RequestKind.UNAUTHENTIC)
+    store.log.add_requests({unauthentic("", at): number for at, number in hours.items()})
     page = re.sub("<time[^>]*>", "", Visitor(store).shows("/"))
     text = "2 requests with a missing or wrong secret in the last day, the first after "
     assert f"{text}{ago:%Y-%m-%d %H:%M} UTC" in page
+
+
+def test_requests_with_a_wrong_secret_by_entry(store: SQLStore) -> None:
+    """The overview names the entries, or has only the requests to the selected one."""
+    assert store.log is not None
+    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    unauthentic = partial(RequestHour, RequestKind.UNAUTHENTIC)
+    ago = hour - timedelta(hours=2)
+    store.log.add_requests({unauthentic("mailgun", ago): 1, unauthentic("sendgrid", hour): 2})
+    text = "{} with a missing or wrong secret in the last day ({}), the first after {:%Y-%m-%d %H}"
+    visitor = Visitor(store)
+
+    def shown(**fields: str) -> str:
+        return re.sub("<time[^>]*>", "", visitor.shows("/", **fields))
+
+    assert text.format("3 requests", "sendgrid: 2, mailgun: 1", ago) in shown()
+    assert text.format("2 requests", "sendgrid: 2", hour) in shown(entry="sendgrid")
+    assert "wrong secret" not in shown(entry="postmark")
 
 
 def test_overview_while_counting(

@@ -4,6 +4,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from functools import partial
 from io import BytesIO
 from threading import active_count
@@ -33,7 +34,8 @@ from hookrow.django._receiver import BatchReceiver, SyncReceiver
 from hookrow.django._views import webhooks
 from hookrow.django.signals import notification_recorded, notification_refused
 from hookrow.metrics import Metrics
-from hookrow.stores._log import Query
+from hookrow.stores._log import Query, RequestKind
+from times import DAY
 from wire import ADA, ADAS, AT, DELIVERY, ENDPOINT, PATIENCE, SECRET, STRANGER, TEXT, eventually
 
 PATH = f"/mail{ENDPOINT}"
@@ -164,6 +166,15 @@ class TestEntries:
             ("", MAX_BODY + 1, 413),
         ):
             assert post(parcel.rjust(size), path=PATH + name).status_code == status
+
+    def test_wrong_secrets(self, several: Receiver) -> None:
+        """They are counted by entry."""
+        for name in ("", "/mail", "/parcels"):
+            assert post(b"[]", "wrong", path=PATH + name).status_code == 401
+        several.close(PATIENCE)
+        assert several.store.log is not None
+        found = several.store.log.requests(RequestKind.UNAUTHENTIC, datetime.now(UTC) - DAY)
+        assert {name: each.number for name, each in found.items()} == {"mail": 2, "parcels": 1}
 
     def test_a_request_with_many_events(self, several: Receiver) -> None:
         """Each of them is recorded, in groups."""

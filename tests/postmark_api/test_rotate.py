@@ -20,7 +20,7 @@ from hookrow._postmark_api.rotate import RETRIES_FOR, Rotation, RotationState, S
 from hookrow._postmark_api.webhooks import read_streams
 from hookrow._server.settings import EntrySettings
 from hookrow.errors import ConfigurationError
-from hookrow.stores._log import RequestKind
+from hookrow.stores._log import RequestHour, RequestKind
 from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
 from loopback import loopback
@@ -200,9 +200,15 @@ def test_finish_while_the_old_secret_is_used(home: Home, hookrow_store: SQLStore
     list(home.rotation().begin())
     home.now += RETRIES_FOR
     assert hookrow_store.log is not None
-    hookrow_store.log.add_requests({(RequestKind.OLD_SECRET, home.now - timedelta(minutes=119)): 1})
-    with pytest.raises(ConfigurationError, match="The old secret was used in the hour from"):
-        home.finish(hookrow_store)
+    used_at = home.now - timedelta(minutes=119)
+    for entry, text in (
+        ("", "The old secret was"),
+        ("mail", "The old secret of the entry mail was"),
+    ):
+        used = RequestHour(RequestKind.OLD_SECRET, entry, used_at)
+        hookrow_store.log.add_requests({used: len(text)})  # the entry with most comes first
+        with pytest.raises(ConfigurationError, match=f"{text} used in the hour from"):
+            home.finish(hookrow_store)
     with pytest.raises(ConfigurationError, match="cannot be opened"):
         list(home.rotation().finish(None))
     home.now += timedelta(minutes=1)
@@ -219,7 +225,7 @@ def test_finish_waits_for_the_counts_of_the_last_minute(
     def sleep(seconds: float) -> None:
         assert hookrow_store.log is not None
         assert seconds > 60
-        hookrow_store.log.add_requests({(RequestKind.OLD_SECRET, home.now): 1})
+        hookrow_store.log.add_requests({RequestHour(RequestKind.OLD_SECRET, "", home.now): 1})
 
     with pytest.raises(ConfigurationError, match="was used in the hour from"):
         list(replace(home.rotation(), sleep=sleep).finish(hookrow_store))

@@ -7,6 +7,7 @@ import gzip
 import json
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from operator import attrgetter
 from sys import getsizeof
 from types import SimpleNamespace
@@ -55,10 +56,13 @@ from hookrow.stores._log import (
     Forgotten,
     Origin,
     Query,
+    RequestHour,
     RequestKind,
+    Requests,
     Waiting,
 )
 from hookrow.stores._log_operations import PORTION, with_bodies
+from hookrow.stores.sql._hours import ROWS_PER_INSERT
 from hookrow.stores.sql._log import SQLLog
 from repeats import REPEATS
 from times import DAY, HOUR, MINUTE, SECOND
@@ -471,22 +475,49 @@ class ReadContract:
             }
 
     def test_requests(self, home: Home, log: SQLLog) -> None:
-        """Requests are added up by kind and hour, apart from the notifications."""
+        """Requests are added up by kind, entry and hour, apart from the notifications."""
         hour = NOON.replace(minute=0, microsecond=0)
-        wrong, old = RequestKind.UNAUTHENTIC, RequestKind.OLD_SECRET
-        assert log.requests(wrong, hour) == (0, None, None)
+        wrong = partial(RequestHour, RequestKind.UNAUTHENTIC)
+        old = RequestHour(RequestKind.OLD_SECRET, "", hour - 2 * HOUR)
+        unauthentic = partial(log.requests, RequestKind.UNAUTHENTIC)
+        assert unauthentic(hour) == {}
         keep(home, entry(1))
-        log.add_requests({(wrong, hour): 2, (wrong, hour - HOUR): 1, (wrong, hour - 2 * HOUR): 4})
-        log.add_requests({(wrong, hour): 5, (old, hour - 2 * HOUR): 3})
-        log.add_requests({(old, hour - 2 * HOUR): 1})
+        log.add_requests(
+            {wrong("", hour): 2, wrong("", hour - HOUR): 1, wrong("", hour - 2 * HOUR): 4}
+        )
+        log.add_requests({wrong("", hour): 5, old: 3, wrong("sendgrid", hour): 9})
+        log.add_requests({old: 1, wrong("mailgun", hour - HOUR): 1})
         count_hours(home)
         log.add_requests({})
-        assert log.requests(wrong, hour) == (7, hour, hour)
-        assert log.requests(wrong, hour - HOUR - MINUTE) == (8, hour - HOUR, hour)
-        assert log.requests(wrong, hour + MINUTE) == (0, None, None)
-        assert log.requests(old, hour - DAY) == (4, hour - 2 * HOUR, hour - 2 * HOUR)
-        found = log.counts(hour - 3 * HOUR, HOUR).counts
-        assert [(each.record_type, each.entries) for each in found] == [("Open", 1)]
+        assert unauthentic(hour) == {
+            "sendgrid": Requests(9, hour, hour),
+            "": Requests(7, hour, hour),
+        }
+        found = unauthentic(hour - HOUR - MINUTE)
+        assert [*found.items()] == [
+            ("sendgrid", Requests(9, hour, hour)),
+            ("", Requests(8, hour - HOUR, hour)),
+            ("mailgun", Requests(1, hour - HOUR, hour - HOUR)),
+        ]
+        assert unauthentic(hour + MINUTE) == {}
+        of_old = log.requests(RequestKind.OLD_SECRET, hour - DAY)
+        assert of_old == {"": Requests(4, old.hour, old.hour)}
+        counted = log.counts(hour - 3 * HOUR, HOUR).counts
+        assert [(each.record_type, each.entries) for each in counted] == [("Open", 1)]
+
+    def test_requests_to_many_entries(self, log: SQLLog) -> None:
+        """They are added by several statements, in which no entry is lost."""
+        hour = NOON.replace(minute=0, microsecond=0)
+        counts = {
+            RequestHour(RequestKind.UNAUTHENTIC, f"tenant-{number}", hour): number
+            for number in range(1, 2 * ROWS_PER_INSERT + 2)
+        }
+        for _ in range(2):
+            log.add_requests(counts)
+        found = log.requests(RequestKind.UNAUTHENTIC, hour)
+        assert {name: each.number for name, each in found.items()} == {
+            key.entry: 2 * number for key, number in counts.items()
+        }
 
     def test_recent(self, home: Home, log: SQLLog) -> None:
         """The newest entries are counted by their present outcome, whenever they arrived."""

@@ -21,7 +21,7 @@ from engines import MEMORY
 from hookrow import Schema
 from hookrow._core.notification import EventTime
 from hookrow._core.result import Result
-from hookrow.stores._log import OTHER, START, DueKind, Query, RequestKind
+from hookrow.stores._log import OTHER, START, DueKind, Query, RequestHour, RequestKind
 from hookrow.stores._log import RetryCursor as LogPlace
 from hookrow.stores.sql import SQLStore, _row_counts, _suppressions
 from hookrow.stores.sql._connections import Connection, Database, Row
@@ -326,7 +326,9 @@ def _steps(log: SQLLog) -> Mapping[str, Callable[[], object]]:
         "those of an entry": lambda: log.recent(10, "postmark"),
         "deliveries": lambda: log.deliveries(NOON - DAY, limit=10),
         "deliveries of an entry": lambda: log.deliveries(NOON - DAY, "postmark", limit=10),
-        "add requests": lambda: log.add_requests({(RequestKind.UNAUTHENTIC, NOON): 1}),
+        "add requests": lambda: log.add_requests(
+            {RequestHour(kind, "postmark", NOON): 1 for kind in RequestKind}
+        ),
         "requests": lambda: log.requests(RequestKind.UNAUTHENTIC, NOON),
         "what can be pruned": lambda: log.prunable(
             before=now, bodies_before=now, parked_before=NOON

@@ -30,7 +30,7 @@ from hookrow import Postmark, Receiver
 from hookrow._core.log_entry import LogEntry
 from hookrow._core.result import Result
 from hookrow.stores._errors import Conflict
-from hookrow.stores._log import RequestKind
+from hookrow.stores._log import RequestHour, RequestKind
 from hookrow.stores._log_operations import totals
 from hookrow.stores._timeouts import limited_to
 from hookrow.stores.sql import SQLStore
@@ -418,8 +418,8 @@ def test_missing_tables(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     )
     assert "hookrow db upgrade" in warning
     assert prune(home) == 2
-    reader(home).add_requests({(RequestKind.UNAUTHENTIC, SHARP): 1})
-    assert reader(home).requests(RequestKind.UNAUTHENTIC, TODAY) == (0, None, None)
+    reader(home).add_requests({RequestHour(RequestKind.UNAUTHENTIC, "", SHARP): 1})
+    assert reader(home).requests(RequestKind.UNAUTHENTIC, TODAY) == {}
     keep(home, entry(3))
     for table in ("hookrow_hours", "hookrow_meta"):
         home.run(f"ALTER TABLE {table}_away RENAME TO {table}")

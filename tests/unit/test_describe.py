@@ -22,6 +22,7 @@ from hookrow._core.optional import ALWAYS
 from hookrow._core.result import Result
 from hookrow._describe import (
     MAX_BODY_LENGTH,
+    describe_by_entry,
     describe_change,
     describe_dry_run,
     describe_outcome,
@@ -381,3 +382,21 @@ def test_large_bodies_are_cut(length: int, *, indented: bool) -> None:
 def test_durations(seconds: float, text: str) -> None:
     """A duration is in its largest unit of which it has at least two."""
     assert format_duration(timedelta(seconds=seconds)) == text
+
+
+@pytest.mark.parametrize(
+    ("counts", "text"),
+    [
+        ({}, ""),
+        ({"": 3}, ""),
+        ({"a": 1, "": 2, "b": 3000}, " (b: 3,000, without a name: 2, a: 1)"),
+        (
+            {f"t{number}": number for number in range(1, 13)},
+            f" ({', '.join(f't{number}: {number}' for number in range(12, 2, -1))}, others: 3)",
+        ),
+    ],
+    ids=["none", "unnamed", "named", "many"],
+)
+def test_counts_by_entry(counts: dict[str, int], text: str) -> None:
+    """The largest come first, and many are not all named."""
+    assert describe_by_entry(counts) == text

@@ -14,7 +14,7 @@ from hookrow._receiver import hourly
 from hookrow._receiver.clock import utc_now
 from hookrow._receiver.hourly import HourlyCount
 from hookrow.stores._errors import Unavailable
-from hookrow.stores._log import RequestKind
+from hookrow.stores._log import RequestHour, RequestKind, Requests
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._log import SQLLog
 from times import HOUR, MINUTE
@@ -37,41 +37,50 @@ def outage(log: SQLLog) -> Iterator[None]:
         yield
 
 
+def numbers(log: SQLLog, kind: RequestKind) -> dict[str, int]:
+    """Return the number of requests of each entry."""
+    return {entry: each.number for entry, each in log.requests(kind, NOON).items()}
+
+
 @pytest.fixture
 def task(log: SQLLog, monkeypatch: pytest.MonkeyPatch) -> Iterator[HourlyCount]:
     monkeypatch.setattr(hourly, "COUNT_EVERY", 0.01)
     monkeypatch.setattr("hookrow._concurrency.LONGEST_FAILURE_PAUSE", 0.01)
-    with closing(HourlyCount(log, int, utc_now)) as task:
+    with closing(HourlyCount(log, dict, utc_now)) as task:
         yield task
 
 
-def test_requests_are_added_by_hour(task: HourlyCount, log: SQLLog) -> None:
-    """The first request starts the task, and each counts once."""
+def test_requests_are_added_by_entry_and_hour(task: HourlyCount, log: SQLLog) -> None:
+    """The first request starts the task, and each counts once, for its entry."""
     for at in (NOON, NOON + 59 * MINUTE, NOON + HOUR):
-        task.add(WRONG, at)
-    eventually(lambda: log.requests(WRONG, NOON) == (3, NOON, NOON + HOUR))
-    task.add(WRONG, NOON)
-    eventually(lambda: log.requests(WRONG, NOON) == (4, NOON, NOON + HOUR))
-    assert log.requests(WRONG, NOON + HOUR) == (1, NOON + HOUR, NOON + HOUR)
+        task.add(WRONG, None, at)
+    eventually(lambda: log.requests(WRONG, NOON) == {"": Requests(3, NOON, NOON + HOUR)})
+    task.add(WRONG, "sendgrid", NOON)
+    of_sendgrid = {"sendgrid": Requests(1, NOON, NOON)}
+    eventually(
+        lambda: log.requests(WRONG, NOON) == {"": Requests(3, NOON, NOON + HOUR), **of_sendgrid}
+    )
+    later = NOON + HOUR
+    assert log.requests(WRONG, later) == {"": Requests(1, later, later)}
 
 
 def test_an_outage(task: HourlyCount, log: SQLLog, caplog: pytest.LogCaptureFixture) -> None:
     """Counts of requests are kept while the database is unavailable."""
     with outage(log):
-        task.add(WRONG, NOON)
+        task.add(WRONG, None, NOON)
         eventually(lambda: "The hourly count failed: Unavailable: gone" in caplog.messages)
-        task.add(WRONG, NOON + HOUR)
-    eventually(lambda: log.requests(WRONG, NOON) == (2, NOON, NOON + HOUR))
+        task.add(WRONG, None, NOON + HOUR)
+    eventually(lambda: log.requests(WRONG, NOON) == {"": Requests(2, NOON, NOON + HOUR)})
 
 
 def test_a_child_process_adds_only_its_own(task: HourlyCount, log: SQLLog) -> None:
     """After a fork, the parent process adds the requests that it has counted."""
     with outage(log):
-        task.add(WRONG, NOON)
+        task.add(WRONG, None, NOON)
         task.close()
         task.reset()
-        task.add(WRONG, NOON + HOUR)
-        assert task._counts == {(WRONG, NOON + HOUR): 1}
+        task.add(WRONG, None, NOON + HOUR)
+        assert task._counts == {RequestHour(WRONG, "", NOON + HOUR): 1}
 
 
 def test_a_receiver_counts_wrong_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,23 +91,23 @@ def test_a_receiver_counts_wrong_secrets(monkeypatch: pytest.MonkeyPatch) -> Non
     assert log is not None
     with closing(receive(database)) as receiver:
         assert receiver.admit(head(secret="wrong")) is not None
-        eventually(lambda: log.requests(WRONG, NOON).number == 1)
+        eventually(lambda: numbers(log, WRONG) == {"": 1})
         assert receiver.admit(head()) is None
         names = {each.name for each in threading.enumerate()}
         assert "hookrow-hourly count" in names
-    assert log.requests(WRONG, NOON).number == 1
+    assert numbers(log, WRONG) == {"": 1}
 
 
 def test_uses_of_old_secrets_are_added(log: SQLLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each counts once."""
+    """Each counts once, for its entry."""
     monkeypatch.setattr(hourly, "COUNT_EVERY", 0.01)
-    uses = 2
-    with closing(HourlyCount(log, lambda: uses, utc_now)) as task:
-        uses = 4
+    uses: dict[str | None, int] = {"a": 2, "b": 9}
+    with closing(HourlyCount(log, lambda: dict(uses), utc_now)) as task:
+        uses["a"] = 4
         task.start()
-        eventually(lambda: log.requests(OLD, NOON).number == 2)
-        uses = 7
-        eventually(lambda: log.requests(OLD, NOON).number == 5)
+        eventually(lambda: numbers(log, OLD) == {"a": 2})
+        uses |= {"a": 7, "b": 10}
+        eventually(lambda: numbers(log, OLD) == {"a": 5, "b": 1})
 
 
 def test_uses_before_a_reload_and_before_the_end_are_added() -> None:
@@ -110,11 +119,11 @@ def test_uses_before_a_reload_and_before_the_end_are_added() -> None:
         for number in range(3):
             assert receiver.admit(head()) is None
             postmark.accept(f"secret-{number}", SECRET)
-    assert database.log.requests(OLD, NOON).number == 3
+    assert numbers(database.log, OLD) == {"": 3}
 
 
 def test_a_database_that_is_away_at_the_end(log: SQLLog, caplog: pytest.LogCaptureFixture) -> None:
     """Closing the task logs this, and ends."""
-    with outage(log), closing(HourlyCount(log, int, utc_now)) as task:
-        task.add(WRONG, NOON)
+    with outage(log), closing(HourlyCount(log, dict, utc_now)) as task:
+        task.add(WRONG, None, NOON)
     assert caplog.messages == ["The hourly count failed: Unavailable: gone"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from heapq import nlargest
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 _MAX_LISTS = 10
 """The maximum number of lists printed; JSON has all of them."""
+
+_MAX_ENTRIES = 10
+"""The same for entries of the receiver with requests that had no valid secret."""
 
 
 @click.command(short_help="Show counts of notifications, results and rows.")
@@ -95,12 +99,17 @@ def _received(present: Present, overview: Overview) -> Iterator[str]:
             yield _line("recorded later", f"{overview.recovered:,}", "of those refused at first")
         yield from _reasons("suppressions", overview.by_reason, "in this period, by reason")
         yield from _rates(overview.rates)
-    if present.parked or present.expired:
+    if present.parked or present.expired or present.unauthentic:
         yield ""
     if present.parked:
         yield _line("parked", f"{present.parked:,}", "waiting for a retry")
     if present.expired:
         yield _line("expired", f"{present.expired:,}", "not recorded, and not retried any more")
+    for name, requests in islice(present.unauthentic.items(), _MAX_ENTRIES):
+        to_entry = f", to the entry {name}" if name else ""
+        rest = f"with a missing or wrong secret in the last day{to_entry}"
+        first = f"the first after {format_time(requests.first)}"
+        yield _line("unauthentic", f"{requests.number:,}", f"{rest}; {first}")
 
 
 def _rows(overview: Overview, tables: TableCounts | None) -> Iterator[str]:
@@ -192,6 +201,9 @@ def _as_json(present: Present, overview: Overview, tables: TableCounts | None) -
         "last_received": present.last_received,
         "parked": present.parked if logged else None,
         "expired": present.expired if logged else None,
+        "unauthentic": {name: each._asdict() for name, each in present.unauthentic.items()}
+        if logged
+        else None,
         "delay_median": delays and delays.median.total_seconds(),
         "delay_p95": delays and delays.p95.total_seconds(),
         "sent": tables and tables.sent,

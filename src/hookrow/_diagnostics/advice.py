@@ -9,13 +9,14 @@ from typing import Any
 
 from hookrow._core.notification import Key
 from hookrow._core.schema import OTHERWISE
-from hookrow._describe import format_duration, pluralize
+from hookrow._describe import describe_unauthentic, format_duration, format_time, pluralize
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.indexes import missing_indexes
 from hookrow._diagnostics.stored_values import wrong_emails
 from hookrow._observability.logging import mask_email
 from hookrow._receiver.clock import clock_difference, describe_difference
 from hookrow._receiver.entries import Parsers, listed
+from hookrow._statistics import read_unauthentic
 from hookrow.stores._driver_errors import message
 from hookrow.stores._errors import SchemaChanged, StoreError, Unavailable
 from hookrow.stores._log import Origin, Waiting
@@ -125,6 +126,30 @@ def _why_unread(origin: Origin, parsers: Parsers) -> tuple[str, str]:
         return f"they are those of the entry {name!r} ({provider or 'manual changes'})", remedy
     changed = f"the entry {name!r} had the provider {provider} then, and has another one now"
     return changed, f"Give the entry {name!r} this provider again, and the other one a new name"
+
+
+def check_unauthentic(database: Database, statements: Statements) -> Iterator[CheckResult]:
+    """Yield a warning if requests of the last day had no valid secret."""
+    log = SQLLog(database, statements.tables.schema, lambda: statements)
+    try:
+        with limited_to(STATEMENT_TIMEOUT):
+            requests = read_unauthentic(log, datetime.now(UTC))
+    except StoreError as error:
+        text = f"They cannot be checked: {message(error)}"
+        yield CheckResult(Level.WARNING, "requests", text)
+        return
+    if requests:
+        first = min(each.first for each in requests.values())
+        last = max(each.last for each in requests.values())
+        yield CheckResult(
+            Level.WARNING,
+            "requests",
+            f"{describe_unauthentic(requests)}, the first in the hour from {format_time(first)}, "
+            f"the last in that from {format_time(last)}.",
+            "If the provider sent them, their notifications are not recorded.",
+            "If the secret was changed at the provider, set the same one here. `hookrow check` "
+            "with the URL of the webhook tests it, and sends such requests, too.",
+        )
 
 
 def check_tenants(

@@ -15,6 +15,7 @@ from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.advice import (
     WEAKNESSES,
     check_tenants,
+    check_unauthentic,
     check_waiting,
     check_weaknesses,
 )
@@ -55,7 +56,7 @@ def check_database_url(url: str, schema: Schema, parsers: Parsers) -> Iterator[C
 def check_rows(
     database: Database, schema: Schema, parsers: Parsers | None
 ) -> Iterator[CheckResult]:
-    """Check the database and its tables and, if they work, their weaknesses and the retries.
+    """Check the database and its tables and, if they work, their weaknesses and the log.
 
     `parsers` are the entries of the receiver, or None if they are not known. Raises
     `ConfigurationError` for a database in memory.
@@ -74,7 +75,7 @@ def check_working(
     subjects: Collection[str],
     parsers: Parsers | None,
 ) -> Iterator[CheckResult]:
-    """Check tables that work for weaknesses of these subjects, their values, and the retries.
+    """Check tables that work for weaknesses of these subjects, their values, and the log.
 
     `subjects` must include `indexes`, because tables without a warning about them are reported as
     indexed. For `parsers`, see `check_rows`.
@@ -91,6 +92,7 @@ def check_working(
         yield from check_message_ids(database, statements.tables, parsers)
     if schema.log is not None:
         yield from check_waiting(database, statements, parsers)
+        yield from check_unauthentic(database, statements)
 
 
 def check_secrets(

@@ -203,12 +203,14 @@ class Rotation:
     def _check_log(self, log: SQLLog) -> None:
         """Raise `ConfigurationError` if an old secret was used recently."""
         since = self.now() - timedelta(hours=2)
-        used = log.requests(RequestKind.OLD_SECRET, since).last
-        if used is not None and used > since:
-            raise ConfigurationError(
-                f"The old secret was used in the hour from {format_time(used)}: find its "
-                "sender, and try again two hours later."
-            )
+        # Those of all entries: the receiver may have another name for the entry than the command.
+        for entry, used in log.requests(RequestKind.OLD_SECRET, since).items():
+            if used.last > since:
+                of_entry = f" of the entry {entry}" if entry else ""
+                raise ConfigurationError(
+                    f"The old secret{of_entry} was used in the hour from "
+                    f"{format_time(used.last)}: find its sender, and try again two hours later."
+                )
 
     def _webhooks(self) -> Sequence[Webhook]:
         """Return the webhooks that have a secret of the file."""

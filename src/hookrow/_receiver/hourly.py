@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from hookrow._concurrency import PeriodicTask
-from hookrow.stores._log import RequestKind
+from hookrow.stores._log import RequestHour, RequestKind
 from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 
 if TYPE_CHECKING:
@@ -21,18 +21,19 @@ COUNT_EVERY = 60.0
 class HourlyCount(PeriodicTask):
     """Counts the log's new entries, and the requests without a valid secret or with an old one.
 
-    The log does not show the latter, so each process counts them by hour, in UTC, until the next
-    update that succeeds, or until `close`. Those of the last minute are lost if the process ends
-    without it. `old_matches` returns the number of requests with an old secret, which never
-    decreases. `clock` returns the time.
+    The log does not show the latter, so each process counts them by hour and by the receiver's
+    entry until the next update that succeeds, or until `close`. Those of the last minute are lost
+    if the process ends without it. `old_matches` returns the number of requests with an old secret
+    by the name of the entry, which is None for a single provider; no number ever decreases. `clock`
+    returns the time.
     """
 
-    _counts: Counter[tuple[RequestKind, datetime]]
+    _counts: Counter[RequestHour]
 
     def __init__(
         self,
         log: SQLLog,
-        old_matches: Callable[[], int],
+        old_matches: Callable[[], Mapping[str | None, int]],
         clock: Callable[[], datetime],
     ) -> None:
         self._old_matches = old_matches  # before `super().__init__`, whose `reset` calls it
@@ -40,10 +41,10 @@ class HourlyCount(PeriodicTask):
         super().__init__(self._update, seconds=COUNT_EVERY, name="hourly count", later=True)
         self._log = log
 
-    def add(self, kind: RequestKind, at: datetime, number: int = 1) -> None:
-        """Count requests, and start the task if it is not running."""
+    def add(self, kind: RequestKind, entry: str | None, at: datetime, number: int = 1) -> None:
+        """Count requests to an entry, and start the task if it is not running."""
         hour = at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-        self._keep({(kind, hour): number})
+        self._keep({RequestHour(kind, entry or "", hour): number})
         self.start()
 
     def reset(self) -> None:
@@ -61,9 +62,11 @@ class HourlyCount(PeriodicTask):
             self._add_requests()
 
     def _add_requests(self) -> None:
-        if new := self._old_matches() - self._counted:
-            self._counted += new
-            self.add(RequestKind.OLD_SECRET, self._clock(), new)
+        matches = self._old_matches()
+        earlier, self._counted = self._counted, matches
+        for entry, number in matches.items():
+            if new := number - earlier[entry]:
+                self.add(RequestKind.OLD_SECRET, entry, self._clock(), new)
         with self._lock:
             counts, self._counts = self._counts, Counter()
         try:
@@ -73,6 +76,6 @@ class HourlyCount(PeriodicTask):
             self._keep(counts)
             raise
 
-    def _keep(self, counts: Mapping[tuple[RequestKind, datetime], int]) -> None:
+    def _keep(self, counts: Mapping[RequestHour, int]) -> None:
         with self._lock:
             self._counts.update(counts)

@@ -321,10 +321,13 @@ class Receiver:
         """Call the hook for an outcome, after the commit. Subclasses may override this."""
         self._hooks(arrival, outcome)
 
-    def on_unauthentic(self) -> None:
-        """Count a request without a valid secret. Subclasses may override this."""
+    def on_unauthentic(self, entry: str | None) -> None:
+        """Count a request without a valid secret. Subclasses may override this.
+
+        `entry` is the name of the entry, or None if the receiver has a single provider.
+        """
         if self._hourly is not None:
-            self._hourly.add(RequestKind.UNAUTHENTIC, self.clock())
+            self._hourly.add(RequestKind.UNAUTHENTIC, entry, self.clock())
 
     def _create_responder(self) -> Responder:
         is_overridden = type(self).on_outcome is not Receiver.on_outcome
@@ -344,7 +347,7 @@ class Receiver:
         if log is None:
             return None, None
         hourly = HourlyCount(
-            log, lambda: sum(each.provider.old_matches for each in entries), self.clock
+            log, lambda: {each.name: each.provider.old_matches for each in entries}, self.clock
         )
         return hourly, ParkedRetry(store, log, entries, self._responder.notify, self.clock)
 
@@ -423,7 +426,7 @@ class Receiver:
     def _refuse_unauthentic(
         self, head: RequestHead, entry: Entry[Provider], challenge: str
     ) -> Response:
-        self.on_unauthentic()
+        self.on_unauthentic(entry.name)
         if self._observer is not None:
             self._observer.refused(head, Refusal.UNAUTHENTIC)
         log_unauthentic(head, entry.name, _describe_unauthentic(head, entry.provider))

@@ -12,6 +12,7 @@ from hookrow._statistics.overview import (
     count_tables,
     read_overview,
     read_present,
+    read_unauthentic,
 )
 
 __all__ = [
@@ -28,5 +29,6 @@ __all__ = [
     "count_tables",
     "read_overview",
     "read_present",
+    "read_unauthentic",
     "search",
 ]

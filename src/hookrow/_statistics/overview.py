@@ -40,8 +40,6 @@ _SECOND = timedelta(seconds=1)
 
 _DAY = timedelta(days=1)
 
-_NO_REQUESTS = Requests(0, None, None)
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _REFUSED = {
@@ -117,8 +115,7 @@ class Present:
     last notification arrived, `outcomes` has the outcomes of the newest `RECENT_ENTRIES` ones,
     `types` their record types, and `entries` the names of their entries. `parked` is the number of
     notifications that wait for a retry, and `expired` the number of those that are neither recorded
-    nor retried any more, at most `MOST_EXPIRED`. `unauthentic` are the requests without a valid
-    secret in the last day, which the log does not contain; they are those of all entries.
+    nor retried any more, at most `MOST_EXPIRED`. For `unauthentic`, see `read_unauthentic`.
     """
 
     now: datetime
@@ -130,7 +127,7 @@ class Present:
     entries: Collection[str] = ()
     parked: int = 0
     expired: int = 0
-    unauthentic: Requests = _NO_REQUESTS
+    unauthentic: Mapping[str, Requests] = field(default_factory=dict)
 
     @property
     def received(self) -> str:
@@ -212,8 +209,20 @@ def read_present(store: SQLStore, now: datetime, entry: str | None = None) -> Pr
         entries=entries,
         parked=backlog.parked,
         expired=backlog.expired,
-        unauthentic=store.log.requests(RequestKind.UNAUTHENTIC, now - _DAY),
+        unauthentic={
+            name: requests
+            for name, requests in read_unauthentic(store.log, now).items()
+            if entry in {None, name}
+        },
     )
+
+
+def read_unauthentic(log: SQLLog, now: datetime) -> Mapping[str, Requests]:
+    """Read how many requests had no valid secret in the last day, by the receiver's entry.
+
+    The log has no entry for them. See `SQLLog.requests`. Raises a `StoreError`.
+    """
+    return log.requests(RequestKind.UNAUTHENTIC, now - _DAY)
 
 
 def read_overview(

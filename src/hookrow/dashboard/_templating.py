@@ -18,6 +18,7 @@ from hookrow import __version__
 from hookrow._core.result import Result
 from hookrow._describe import (
     count_tries,
+    describe_unauthentic,
     format_body,
     format_duration,
     format_row,
@@ -110,6 +111,7 @@ def _environment() -> Environment:
         "sentence": sentence,
         "text": format_text,
         "time": format_time,
+        "unauthentic": describe_unauthentic,
         "words": words,
     }
     environment.globals |= {

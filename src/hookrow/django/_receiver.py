@@ -69,13 +69,13 @@ class SyncReceiver(Receiver):
         else:
             _notify(arrival, outcome)
 
-    def on_unauthentic(self) -> None:
+    def on_unauthentic(self, entry: str | None) -> None:
         """Count a request without a valid secret, except in a transaction such as a `TestCase`'s.
 
         There, the thread that counts would use the test's connection, or outlive its database.
         """
         if not connections[self._using].in_atomic_block:
-            super().on_unauthentic()
+            super().on_unauthentic(entry)
 
 
 class BatchReceiver(SyncReceiver):

@@ -91,12 +91,23 @@ class RequestKind(Enum):
     """Requests with a valid secret that is not the newest."""
 
 
+class RequestHour(NamedTuple):
+    """What requests are counted by: kind, receiver's entry, and hour of arrival, in UTC.
+
+    `entry` is the name, or empty if the receiver has a single provider.
+    """
+
+    kind: RequestKind
+    entry: str
+    hour: datetime
+
+
 class Requests(NamedTuple):
     """The number of requests of a kind, and the hours of the first and the last one, in UTC."""
 
     number: int
-    first: datetime | None
-    last: datetime | None
+    first: datetime
+    last: datetime
 
 
 class Origin(NamedTuple):

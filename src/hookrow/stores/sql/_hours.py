@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -22,17 +22,30 @@ from hookrow._core.notification import KNOWN_REASONS
 from hookrow._core.result import Result
 from hookrow._core.schema import Schema
 from hookrow.stores._errors import UPGRADE, Conflict
-from hookrow.stores._log import KNOWN_TYPES, MOST_COUNTED, OTHER, RequestKind, Requests
+from hookrow.stores._log import (
+    KNOWN_TYPES,
+    MOST_COUNTED,
+    OTHER,
+    RequestHour,
+    RequestKind,
+    Requests,
+)
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._catalogues.base import Catalogue, Lock
 from hookrow.stores.sql._connections import Connection, Row
-from hookrow.stores.sql._dialects.base import Dialect, utc
+from hookrow.stores.sql._dialects.base import Dialect, read_time
 from hookrow.stores.sql._scripts import HOURS_TABLE, META_TABLE
 
 logger = logging.getLogger("hookrow")
 
 IDS_PER_TRANSACTION = 5000
 """Ids that one transaction counts. On SQLite, the transaction locks the whole file."""
+
+ROWS_PER_INSERT = 100
+"""Rows of requests that one statement adds.
+
+The texts of statements are cached, so their number is limited, too.
+"""
 
 ONE_HOUR = timedelta(hours=1)
 
@@ -285,28 +298,40 @@ class HourlyCounts:
         sql = f"SELECT value FROM {self._meta} WHERE name = %s {lock}"
         return sum(int(value) for (value,) in connection.fetch(sql, [RECOUNTS]))
 
-    def add_requests(
-        self, connection: Connection, counts: Mapping[tuple[RequestKind, datetime], int]
-    ) -> None:
-        """Add requests by kind and hour, unless the tables do not allow it."""
+    def add_requests(self, connection: Connection, counts: Mapping[RequestHour, int]) -> None:
+        """Add numbers of requests, unless the tables do not allow it."""
         if not self.are_usable(connection):
             return
-        sql = self._insert("VALUES (%s, '', '', %s, '', %s, 0)")
-        # In the order of the hours, so that two processes cannot deadlock.
-        rows = sorted((hour, kind.value, number) for (kind, hour), number in counts.items())
-        connection.execute_many(sql, [(self._dialect.write(hour), *rest) for hour, *rest in rows])
-
-    def requests(self, connection: Connection, kind: RequestKind, since: datetime) -> Requests:
-        """Return the requests of a kind since a time; none if the tables cannot be read."""
-        if not self.can_be_read(connection):
-            return Requests(0, None, None)
-        total = self._dialect.as_integer("coalesce(sum(entries), 0)")
-        sql = (
-            f"SELECT {total}, min(hour), max(hour) "
-            f"FROM {self._table} WHERE hour >= %s AND first_outcome = '{kind.value}'"
+        # In the order of the key, so that two processes cannot deadlock.
+        rows = sorted(
+            (self._dialect.write(hour), kind.value, entry, number)
+            for (kind, entry, hour), number in counts.items()
         )
-        ((number, first, last),) = connection.fetch(sql, [self._dialect.write(since)])
-        return Requests(number, utc(first), utc(last))
+        for start in range(0, len(rows), ROWS_PER_INSERT):
+            added = rows[start : start + ROWS_PER_INSERT]
+            values = ", ".join(["(%s, '', '', %s, %s, %s, 0)"] * len(added))
+            connection.execute(self._insert(f"VALUES {values}"), [*chain.from_iterable(added)])
+
+    def requests(
+        self, connection: Connection, kind: RequestKind, since: datetime
+    ) -> Mapping[str, Requests]:
+        """Return the requests of a kind since a time; none if the tables cannot be read.
+
+        They are in the form that `SQLLog.requests` returns.
+        """
+        if not self.can_be_read(connection):
+            return {}
+        total = self._dialect.as_integer("sum(entries)")
+        sql = (
+            f"SELECT entry, {total} AS number, min(hour), max(hour) FROM {self._table} "
+            f"WHERE hour >= %s AND first_outcome = '{kind.value}' "
+            "GROUP BY entry ORDER BY number DESC, entry"
+        )
+        rows = connection.fetch(sql, [self._dialect.write(since)])
+        return {
+            entry: Requests(number, read_time(first), read_time(last))
+            for entry, number, first, last in rows
+        }
 
     def _count_new(self, connection: Connection, catalogue: Catalogue) -> bool:
         values = self._locked(connection)

@@ -43,6 +43,7 @@ from hookrow.stores._log import (
     Prunable,
     Query,
     Recent,
+    RequestHour,
     RequestKind,
     Requests,
     RetryCursor,
@@ -579,16 +580,20 @@ class SQLLog:
                 self._hours.add_missing(connection, missing)
         return missing.number
 
-    def add_requests(self, counts: Mapping[tuple[RequestKind, datetime], int]) -> None:
-        """Add numbers of requests by kind and hour.
+    def add_requests(self, counts: Mapping[RequestHour, int]) -> None:
+        """Add numbers of requests.
 
         They are stored beside the hourly counts and discarded if the log has none.
         """
         with self._transaction() as connection:
             self._hours.add_requests(connection, counts)
 
-    def requests(self, kind: RequestKind, since: datetime) -> Requests:
-        """Return the requests of a kind in the hours that began since a time."""
+    def requests(self, kind: RequestKind, since: datetime) -> Mapping[str, Requests]:
+        """Return the requests of a kind in the hours that began since a time, by receiver's entry.
+
+        Entries without any are left out, and those with most come first. The name is empty if the
+        receiver had a single provider.
+        """
         with self._database.reading() as connection:
             return self._hours.requests(connection, kind, since)
 

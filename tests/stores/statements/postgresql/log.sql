@@ -185,13 +185,13 @@ SELECT message_id, occurred_at FROM "hookrow_notifications" WHERE id > (SELECT m
 
 -- add requests
 INSERT INTO "hookrow_hours" AS kept (hour, record_type, reason, first_outcome, entry, entries, recovered)
-VALUES (%s, '', '', %s, '', %s, 0)
+VALUES (%s, '', '', %s, %s, %s, 0), (%s, '', '', %s, %s, %s, 0)
 ON CONFLICT (hour, record_type, reason, first_outcome, entry) DO UPDATE SET
 entries = kept.entries + excluded.entries,
 recovered = kept.recovered + excluded.recovered;
 
 -- requests
-SELECT CAST(coalesce(sum(entries), 0) AS bigint), min(hour), max(hour) FROM "hookrow_hours" WHERE hour >= %s AND first_outcome = 'unauthentic';
+SELECT entry, CAST(sum(entries) AS bigint) AS number, min(hour), max(hour) FROM "hookrow_hours" WHERE hour >= %s AND first_outcome = 'unauthentic' GROUP BY entry ORDER BY number DESC, entry;
 
 -- what can be pruned
 SELECT count(CASE WHEN last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id < (SELECT max(id) FROM "hookrow_notifications") THEN 1 END), count(CASE WHEN last_received_at < %s AND body IS NOT NULL AND NOT outcome IN ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found') AND NOT (last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id < (SELECT max(id) FROM "hookrow_notifications")) THEN 1 END) FROM "hookrow_notifications";
