@@ -109,7 +109,7 @@ class TestResponses:
             eventually(lambda: registry.get_sample_value("hookrow_parked") == 1)
         ended = {"type": "delivered", "outcome": "recorded"}
         assert registry.get_sample_value("hookrow_notifications_total", ended) == 1
-        refused = {"refusal": "too_large"}
+        refused = {"refusal": "too_large", "entry": ""}
         assert registry.get_sample_value("hookrow_requests_refused_total", refused) == 1
 
 

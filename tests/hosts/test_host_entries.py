@@ -14,8 +14,9 @@ from drivers import HOSTS, MOUNT, mounted
 import wire
 from courier import Courier, event, signed
 from engines import MEMORY
-from hookrow import Postmark, Receiver, testing
+from hookrow import Postmark, Receiver, Refusal, RequestHead, testing
 from hookrow._http import MAX_BODY
+from hookrow._observability.observer import Observer
 from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import Tables
@@ -25,6 +26,22 @@ PATH = MOUNT + ENDPOINT
 PARCELS = f"{PATH}/parcels"
 LIMIT = 2 * MAX_BODY
 MANY = 1000
+
+
+class Watch(Observer):
+    """Keeps the refusals, and the entries that refused."""
+
+    def __init__(self) -> None:
+        self.refusals: list[tuple[Refusal, str | None]] = []
+
+    def refused(self, head: RequestHead, refusal: Refusal, entry: str | None) -> None:
+        del head
+        self.refusals.append((refusal, entry))
+
+
+@pytest.fixture(scope="module")
+def watch() -> Watch:
+    return Watch()
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +55,14 @@ def store() -> Iterator[SQLStore]:
 
 
 @pytest.fixture(scope="module", params=HOSTS)
-def port(request: pytest.FixtureRequest, store: SQLStore) -> Iterator[int]:
+def port(request: pytest.FixtureRequest, store: SQLStore, watch: Watch) -> Iterator[int]:
     entries = {
         "mail": Postmark(SECRET),
         "parcels": Courier(limit=LIMIT),
         "letters": Courier(limit=150),
     }
     mount_path = MOUNT if request.param == "direct" else ""
-    receiver = Receiver(entries, store, mount_path=mount_path, deadline=PATIENCE)
+    receiver = Receiver(entries, store, mount_path=mount_path, deadline=PATIENCE, observer=watch)
     with mounted(request.param, receiver) as port:
         yield port
     receiver.close()
@@ -90,8 +107,25 @@ def test_a_name_that_is_not_known(port: int, name: str, method: str) -> None:
 
 
 def test_the_secret_of_another_entry(port: int) -> None:
-    assert wire.ask(port, wire.request(b"{}", f"{PATH}/mail", secret="wrong")).status == 401
     assert wire.ask(port, wire.request(b"{}", PARCELS)).status == 401
+
+
+def test_refusals_by_entry(port: int, watch: Watch) -> None:
+    """Observers receive the name of the entry, and None for an unknown name."""
+    watch.refusals.clear()
+    for path, body, status in (
+        (f"{PATH}/mail", b"{}", 401),
+        (PARCELS, b"{}", 401),
+        (f"{PATH}/letters", delivered_to(1).rjust(151), 413),
+        (f"{PATH}/other", b"{}", 404),
+    ):
+        assert wire.ask(port, wire.request(body, path, secret="wrong")).status == status
+    assert watch.refusals == [
+        (Refusal.UNAUTHENTIC, "mail"),
+        (Refusal.UNAUTHENTIC, "parcels"),
+        (Refusal.TOO_LARGE, "letters"),
+        (Refusal.NO_SUCH_PATH, None),
+    ]
 
 
 def test_a_probe(port: int) -> None:

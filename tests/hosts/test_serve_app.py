@@ -20,7 +20,7 @@ import own_tables
 import wire
 import world
 from engines import database_user, opened, run
-from hookrow import Schema
+from hookrow import Refusal, RequestHead, Schema
 from hookrow._server.app import MinuteSummary, Server
 from hookrow._server.preflight import check_and_prepare
 from hookrow._server.protocol import NotificationProtocol
@@ -83,6 +83,25 @@ def test_summary(
     )
     assert second == (
         "Received 0 notifications in the last minute; 2 requests without a valid secret."
+    )
+
+
+def test_summary_by_entry(caplog: pytest.LogCaptureFixture) -> None:
+    """The requests without a valid secret are counted by entry."""
+    summary, head = MinuteSummary(), RequestHead("POST", ENDPOINT, ())
+    for refusal, entry in (
+        (Refusal.UNAUTHENTIC, "acme"),
+        (Refusal.UNAUTHENTIC, "globex"),
+        (Refusal.UNAUTHENTIC, "globex"),
+        (Refusal.TOO_LARGE, "acme"),
+    ):
+        summary.refused(head, refusal, entry)
+    summary.log_counts()
+    summary.log_counts()
+    [line] = caplog.messages
+    assert line == (
+        "Received 0 notifications in the last minute; 3 requests without a valid secret "
+        "(globex: 2, acme: 1)."
     )
 
 

@@ -350,7 +350,8 @@ def test_a_provider_that_is_not_ready(post: Callable[[Receiver, Request], Respon
     refused: list[Refusal] = []
 
     class Watch(Observer):
-        def refused(self, _: RequestHead, refusal: Refusal) -> None:
+        def refused(self, head: RequestHead, refusal: Refusal, entry: str | None) -> None:
+            del head, entry
             refused.append(refusal)
 
     request = Request(head(), signed(event("ada")))
@@ -405,6 +406,48 @@ def test_each_entry_limits_its_bodies() -> None:
             assert receiver.admit(sent) is None
             limits.append(receiver.max_body(sent))
     assert limits == [MAX_BODY, MAX_BODY, 5 * MAX_BODY]
+
+
+@pytest.mark.parametrize(
+    ("providers", "path", "entry"),
+    [
+        (both(), "", "mail"),
+        (both(), "/mail", "mail"),
+        (both(), "/parcels", "parcels"),
+        (ONE, "", None),
+    ],
+    ids=["first", "named", "signed", "unnamed"],
+)
+def test_refusals_by_entry(
+    providers: Any,  # noqa: ANN401 - a case
+    path: str,
+    entry: str | None,
+) -> None:
+    """Observers receive its name, if it has one; 401s are counted by it."""
+    refused: list[tuple[Refusal, str | None]] = []
+
+    class Watch(Observer):
+        def refused(self, head: RequestHead, refusal: Refusal, entry: str | None) -> None:
+            del head
+            refused.append((refusal, entry))
+
+    database = people()
+    assert database.log is not None
+    with closing(Receiver(providers, database, observer=Watch())) as receiver:
+        assert send(receiver, ENDPOINT + path, b"[]", secret="wrong").status == 401
+        receiver.admit(head(ENDPOINT + path, method="PUT"))
+        admitted = head(ENDPOINT + path)
+        assert receiver.admit(admitted) is None
+        receiver.refuse(admitted, Refusal.TOO_LARGE)
+        receiver.admit(head(f"{ENDPOINT}/other"))
+    assert refused == [
+        (Refusal.UNAUTHENTIC, entry),
+        (Refusal.METHOD_NOT_ALLOWED, entry),
+        (Refusal.TOO_LARGE, entry),
+        (Refusal.NO_SUCH_PATH, None),
+    ]
+    found = database.log.requests(RequestKind.UNAUTHENTIC, NOON)
+    assert {name: each.number for name, each in found.items()} == {entry or "": 1}
 
 
 def test_refusals_name_the_entry(caplog: pytest.LogCaptureFixture) -> None:

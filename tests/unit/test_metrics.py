@@ -13,14 +13,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from receiving import NOON, Database, delivery, head, people, receive, request
 
 from copying import replace
-from hookrow import ConfigurationError, Receiver, Refusal
+from hookrow import ConfigurationError, Postmark, Receiver, Refusal
 from hookrow._core.notification import Arrival, Bounced, Delivered, Outcome, Recorded, Suppressed
 from hookrow._core.result import Result
+from hookrow._http import ENDPOINT
 from hookrow._observability.observer import Gauges
 from hookrow.metrics import Metrics, MetricsEndpoint
 from hookrow.stores._errors import Conflict, ReadOnly, SchemaChanged, Unavailable, Unchanged
 from hookrow.stores._log import Backlog, Count, Counts
 from hookrow.stores.sql._log import SQLLog
+from wire import SECRET
 
 NEWEST = "hookrow_newest_notification_timestamp_seconds{}"
 
@@ -95,14 +97,43 @@ def test_refusals_and_late_responses(
         metrics.attempted([], error)
     metrics.late()
     assert values(registry) == {
-        "hookrow_requests_refused_total{refusal=no_such_path}": 1,
-        "hookrow_requests_refused_total{refusal=method_not_allowed}": 1,
-        "hookrow_requests_refused_total{refusal=unauthentic}": 2,
+        "hookrow_requests_refused_total{entry=,refusal=no_such_path}": 1,
+        "hookrow_requests_refused_total{entry=,refusal=method_not_allowed}": 1,
+        "hookrow_requests_refused_total{entry=,refusal=unauthentic}": 2,
         "hookrow_attempts_total{result=fault}": 1,
         "hookrow_attempts_total{result=unavailable}": 2,
         "hookrow_attempts_total{result=conflict}": 1,
         "hookrow_late_responses_total{}": 1,
     }
+
+
+def test_refusals_by_entry(registry: CollectorRegistry, metrics: Metrics) -> None:
+    """Each count begins at zero; an unknown path is that of no entry."""
+    entries = {name: Postmark(SECRET) for name in ("acme", "globex")}
+    with closing(people()) as database:
+        receiver = Receiver(entries, database, observer=metrics)
+        counts = {
+            (sample.labels["refusal"], sample.labels["entry"]): sample.value
+            for family in text_string_to_metric_families(page(registry))
+            for sample in family.samples
+            if sample.name == "hookrow_requests_refused_total"
+        }
+        assert set(counts.values()) == {0}
+        for path in ("", "/acme", "/globex", "/initech"):
+            receiver.admit(head(ENDPOINT + path, secret="wrong"))
+    refused = {
+        ("no_such_path", ""): 1,
+        ("unauthentic", "acme"): 2,
+        ("unauthentic", "globex"): 1,
+    }
+    found = {
+        labels: registry.get_sample_value(
+            "hookrow_requests_refused_total", dict(zip(("refusal", "entry"), labels, strict=True))
+        )
+        for labels in counts
+    }
+    assert found == counts | refused
+    assert {entry for refusal, entry in counts if refusal == "no_such_path"} == {""}
 
 
 def test_lag_is_never_negative(registry: CollectorRegistry, metrics: Metrics) -> None:

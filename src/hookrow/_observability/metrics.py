@@ -148,8 +148,16 @@ class Metrics(Observer):
         self._totals_due = 0.0
 
     def start(self, gauges: Gauges) -> None:
-        """Store the gauges, which `collect` reads."""
+        """Store the gauges, which `collect` reads, and begin the counts of refusals at zero.
+
+        Otherwise, Prometheus would not see that the first refusal increases a count.
+        """
         self._source = gauges
+        self._refused_by(Refusal.NO_SUCH_PATH, None)
+        for entry in gauges.secret_matches():
+            for refusal in BEFORE_PARSING:
+                if refusal is not Refusal.NO_SUCH_PATH:  # which no entry has
+                    self._refused_by(refusal, entry)
 
     def collect(self) -> None:
         """Update the gauges, and count the matches of each secret."""
@@ -165,10 +173,10 @@ class Metrics(Observer):
             with suppress(*_UNREADABLE):
                 self._read_log(source.log)
 
-    def refused(self, head: RequestHead, refusal: Refusal) -> None:
+    def refused(self, head: RequestHead, refusal: Refusal, entry: str | None) -> None:
         """Count the refusal."""
         del head
-        self._refused[refusal].inc()
+        self._refused_by(refusal, entry).inc()
 
     def admitted(self, head: RequestHead) -> float:
         """Return the time of a monotonic clock, in seconds."""
@@ -192,6 +200,10 @@ class Metrics(Observer):
     def late(self) -> None:
         """Count the response."""
         self._late.inc()
+
+    def _refused_by(self, refusal: Refusal, entry: str | None) -> Counter:
+        """Return the count of a refusal by an entry."""
+        return self._refused.labels(refusal.name.lower(), entry or "")
 
     def _end_group(
         self,
@@ -266,12 +278,11 @@ class Metrics(Observer):
             for kind, name in TYPES.items()
             for refusal in outcomes
         }
-        refused = counter(
+        self._refused = counter(
             "hookrow_requests_refused",
-            "Requests that were refused before their body was parsed, by reason.",
-            ("refusal",),
+            "Requests that were refused before their body was parsed, by reason and entry.",
+            ("refusal", "entry"),
         )
-        self._refused = {each: refused.labels(each.name.lower()) for each in BEFORE_PARSING}
         attempts = counter(
             "hookrow_attempts",
             "Attempts to record a group in one transaction, by result.",

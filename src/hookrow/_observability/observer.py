@@ -60,8 +60,12 @@ class Observer:
     def collect(self) -> None:
         """Read the gauges; called every 15 seconds, in a separate thread."""
 
-    def refused(self, head: RequestHead, refusal: Refusal) -> None:
-        """Handle a request that was refused before its body was parsed."""
+    def refused(self, head: RequestHead, refusal: Refusal, entry: str | None) -> None:
+        """Handle a request that was refused before its body was parsed.
+
+        `entry` is the name of the receiver's entry, or None if the receiver has a single provider,
+        and for a path without an entry.
+        """
 
     def admitted(self, head: RequestHead) -> object | None:
         """Handle an authenticated request.
@@ -124,10 +128,10 @@ class Observers(Observer):
         for observer in self._observers:
             _call(observer.collect)
 
-    def refused(self, head: RequestHead, refusal: Refusal) -> None:
+    def refused(self, head: RequestHead, refusal: Refusal, entry: str | None) -> None:
         """Notify each observer."""
         for observer in self._observers:
-            _call(observer.refused, head, refusal)
+            _call(observer.refused, head, refusal, entry)
 
     def admitted(self, head: RequestHead) -> Sequence[object | None] | None:
         """Notify each observer; return the context of each, or None if none of them has any."""

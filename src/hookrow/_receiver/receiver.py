@@ -197,7 +197,7 @@ class Receiver:
         """Check the path, the method and the secret, in this order; None admits the request."""
         entry = self.entries.default if head.is_at(self.endpoint) else self._named(head)
         if entry is None:
-            return self.refuse(head, Refusal.NO_SUCH_PATH)
+            return self._refuse(head, Refusal.NO_SUCH_PATH, None)
         if head.method != "POST":
             return self._respond_to_probe(head, entry.provider)
         try:
@@ -211,11 +211,8 @@ class Receiver:
         return self._entry_of(head).provider.max_body
 
     def refuse(self, head: RequestHead, refusal: Refusal) -> Response:
-        """Return the response to a request that was refused before parsing, and report it."""
-        if self._observer is not None:
-            self._observer.refused(head, refusal)
-        log_refusal(head, refusal)
-        return refuse(refusal)
+        """Return the response to a request that an entry refuses before parsing, and report it."""
+        return self._refuse(head, refusal, self._entry_of(head).name)
 
     def submit(
         self, request: Request, loop: AbstractEventLoop, reply: Callable[[Response], object]
@@ -403,7 +400,7 @@ class Receiver:
         return entry
 
     def _entry_of(self, head: RequestHead) -> Entry[Provider]:
-        """Return the entry of an admitted request."""
+        """Return the entry of a request whose path is that of one."""
         entry: Entry[Provider] = head.context.get(self, self.entries.default)
         return entry
 
@@ -423,12 +420,19 @@ class Receiver:
         refused = self.refuse(head, Refusal.METHOD_NOT_ALLOWED)
         return replace(refused, headers={**refused.headers, "Allow": ", ".join([*allowed, "POST"])})
 
+    def _refuse(self, head: RequestHead, refusal: Refusal, entry: str | None) -> Response:
+        """Return the response to a request, and report the refusal by the entry of this name."""
+        if self._observer is not None:
+            self._observer.refused(head, refusal, entry)
+        log_refusal(head, refusal)
+        return refuse(refusal)
+
     def _refuse_unauthentic(
         self, head: RequestHead, entry: Entry[Provider], challenge: str
     ) -> Response:
         self.on_unauthentic(entry.name)
         if self._observer is not None:
-            self._observer.refused(head, Refusal.UNAUTHENTIC)
+            self._observer.refused(head, Refusal.UNAUTHENTIC, entry.name)
         log_unauthentic(head, entry.name, _describe_unauthentic(head, entry.provider))
         refused = refuse(Refusal.UNAUTHENTIC)
         return replace(refused, headers={**refused.headers, "WWW-Authenticate": challenge})

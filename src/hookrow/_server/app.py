@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from hookrow._concurrency import PeriodicTask
 from hookrow._core.notification import Arrival, Outcome, Refusal
-from hookrow._describe import pluralize
+from hookrow._describe import describe_by_entry, pluralize
 from hookrow._diagnostics.check import check_database
 from hookrow._http import RequestHead
 from hookrow._observability.logging import outcome_name, rate_limit
@@ -222,14 +222,14 @@ class MinuteSummary(Observer):
     def __init__(self) -> None:
         self._lock = Lock()  # for the writer's thread, the event loop and that of the task
         self._outcomes: Counter[str] = Counter()
-        self._unauthentic = 0
+        self._unauthentic: Counter[str] = Counter()
 
-    def refused(self, head: RequestHead, refusal: Refusal) -> None:
+    def refused(self, head: RequestHead, refusal: Refusal, entry: str | None) -> None:
         """Count a request without a valid secret."""
         del head
         if refusal is Refusal.UNAUTHENTIC:
             with self._lock:
-                self._unauthentic += 1
+                self._unauthentic[entry or ""] += 1
 
     def begin_group(
         self, arrivals: Sequence[Arrival], contexts: Sequence[object | None]
@@ -242,14 +242,15 @@ class MinuteSummary(Observer):
         """Log the counts since the last call, one minute ago, unless there are none."""
         with self._lock:
             outcomes, self._outcomes = self._outcomes, Counter()
-            unauthentic, self._unauthentic = self._unauthentic, 0
+            unauthentic, self._unauthentic = self._unauthentic, Counter()
         if not outcomes and not unauthentic:
             return
         text = f"Received {pluralize(outcomes.total(), 'notification')} in the last minute"
         if outcomes:
             text += ": " + ", ".join(f"{count:,} {name}" for name, count in outcomes.most_common())
         if unauthentic:
-            text += f"; {pluralize(unauthentic, 'request')} without a valid secret"
+            text += f"; {pluralize(unauthentic.total(), 'request')} without a valid secret"
+            text += describe_by_entry(unauthentic)
         logger.info("%s.", text)
 
     def _count(self, outcomes: Sequence[Outcome | None]) -> None:
