@@ -5,16 +5,19 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 import asgi_client
-from hookrow import Refusal, Request, RequestHead, testing
+from engines import MEMORY
+from hookrow import Postmark, Receiver, Refusal, Request, RequestHead, testing
 from hookrow._server.app import Server
 from hookrow._server.settings import EntrySettings, Settings
 from hookrow.metrics import Metrics, MetricsEndpoint
+from hookrow.stores.sql import SQLStore
 from session import ROOT, execute, read_blocks
 from wire import PATIENCE, SECRET
 
@@ -29,7 +32,8 @@ PROMTOOL = shutil.which("promtool")
 def text() -> str:
     """Return the text that Prometheus reads."""
     registry = CollectorRegistry()
-    Metrics(registry)
+    with closing(SQLStore(MEMORY)) as store:
+        Receiver(Postmark(SECRET), store, observer=Metrics(registry))
     return MetricsEndpoint(registry)(ASKED).body.decode()
 
 
