@@ -28,6 +28,7 @@ FIRST = LogEntry(
     provider=None,
     source=Source.LIVE,
     trace_id=None,
+    change_number=None,
 )
 PARKED_ENTRY = replace(
     FIRST,
@@ -51,6 +52,8 @@ OTHER = replace(
 )
 JUMPED = replace(RETRIED, **DAY_BEFORE, ended_at=NOON - DAY, retry_at=NOON - DAY + MINUTE)
 
+NUMBERED = replace(FIRST, change_number=7)
+
 REPEATS = [
     # The later result counts, and the content stays.
     (PARKED_ENTRY, OTHER, replace(FIRST, attempts=4)),
@@ -68,6 +71,10 @@ REPEATS = [
     *((ERASED, PARKED_ENTRY, PARKED_TWICE), (PARKED_ENTRY, ERASED, PARKED_TWICE)),
     *((ERASED, replace(each, attempts=0), ERASED) for each in (PARKED_ENTRY, NAMED)),
     (ERASED, NAMED, replace(NAMED, attempts=2)),
+    # A change is numbered anew; a result without a change keeps the number.
+    (PARKED_ENTRY, replace(FIRST, change_number=0), replace(FIRST, change_number=0, attempts=2)),
+    (NUMBERED, replace(FIRST, change_number=0), replace(FIRST, change_number=0, attempts=2)),
+    (NUMBERED, PARKED_ENTRY, replace(PARKED_ENTRY, change_number=7, attempts=2)),
     # The source is that of the result.
     *((PARKED_ENTRY, REPLAYED, replace(REPLAYED, attempts=1)), (FIRST, REPLAYED, FIRST)),
 ]

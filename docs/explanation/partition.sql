@@ -74,6 +74,7 @@ ALTER INDEX hookrow_parked_message_id RENAME TO hookrow_before_parked_message_id
 ALTER INDEX hookrow_notifications_changes RENAME TO hookrow_before_changes;
 ALTER INDEX hookrow_recoveries RENAME TO hookrow_before_recoveries;
 ALTER INDEX hookrow_expired RENAME TO hookrow_before_expired;
+ALTER INDEX hookrow_change_numbers RENAME TO hookrow_before_change_numbers;
 CREATE TABLE hookrow_notifications (
     LIKE hookrow_before INCLUDING DEFAULTS,
     CONSTRAINT hookrow_notifications_fingerprint UNIQUE (fingerprint)
@@ -93,6 +94,8 @@ CREATE INDEX hookrow_expired
     ON hookrow_notifications (id)
     WHERE retry_at IS NULL AND body IS NOT NULL AND outcome IN
         ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found');
+CREATE INDEX hookrow_change_numbers
+    ON hookrow_notifications (change_number, id) WHERE change_number IS NOT NULL;
 ALTER SEQUENCE hookrow_notifications_id_seq OWNED BY hookrow_notifications.id;
 DO $$
 DECLARE

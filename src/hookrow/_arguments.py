@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from inspect import (
     Parameter,
@@ -107,6 +108,30 @@ def check_counts(**counts: object) -> None:
     for name, value in counts.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ConfigurationError(f"{name} must be an integer of at least 1, not {value!r}.")
+
+
+def check_cursor(name: str, value: object) -> None:
+    """Check a cursor, which is a number of the log, or 0 for the beginning."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ConfigurationError(f"{name} must be an integer of at least 0, not {kind_of(value)}.")
+
+
+def check_email(value: object) -> None:
+    """Check the email address of a person."""
+    if not isinstance(value, str):
+        reject("The email address", "a string", value)
+    if "@" not in value:
+        raise ConfigurationError("The email address has no @.")
+
+
+def check_age(name: str, value: object) -> None:
+    """Check an age, of which None stands for no limit."""
+    if value is None or (isinstance(value, timedelta) and value >= timedelta()):
+        return
+    raise ConfigurationError(
+        f"{name} must be a timedelta that is not negative, or None, not {kind_of(value)}: "
+        f"write {name}=timedelta(days=90)."
+    )
 
 
 def check_seconds(name: str, value: object) -> None:

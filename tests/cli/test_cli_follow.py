@@ -14,8 +14,8 @@ from log_contract import entry
 import world
 from command import Command
 from engines import MEMORY
-from hookrow import Refusal, testing
-from hookrow._cli.log import follow
+from hookrow import EventTime, Recorded, Refusal, SetTime, testing
+from hookrow._cli.log import follow, follow_changes
 from hookrow._core.log_entry import StoredEntry
 from hookrow.stores._errors import SchemaChanged, Unavailable
 from hookrow.stores._log import Query
@@ -26,6 +26,7 @@ from wire import ADA
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 NUMBER = "UPDATE hookrow_notifications SET id = %s WHERE fingerprint = %s"
 NO_DISPATCH = Refusal.DISPATCH_NOT_FOUND.refused()
+CHANGED = Recorded([SetTime(1, EventTime.DELIVERED, AT, guarded=False)])
 
 
 @pytest.fixture
@@ -83,6 +84,33 @@ class TestCommand:
         entry = msgspec.json.decode(line)
         assert (entry["id"], msgspec.json.decode(entry["body"])["MessageID"]) == (5, "m-5")
 
+    def test_changes_after_a_cursor(
+        self, command: Command, database_url: str, on_sleep: Callable[[Any], None]
+    ) -> None:
+        """Each change is printed with its cursor, after which another call continues."""
+        dispatch = testing.delivery(ADA, "m-ada", at=AT)
+        on_sleep([lambda: keep(database_url, dispatch, CHANGED)])
+        options = ("--follow", "--database-url", database_url)
+        done = command.call("log", *options, "--after", 0)
+        header, line = done.stdout.splitlines()
+        assert header.split()[:2] == ["Cursor", "ID"]
+        assert (done.returncode, done.stderr) == (130, "")
+        cursor, id_, *_ = line.split()
+        opened = testing.opening(ADA, "m-ada", at=AT)
+        on_sleep([lambda: keep(database_url, opened, CHANGED)])
+        [line] = command.call("log", *options, "--after", cursor, "--json").stdout.splitlines()
+        entry = msgspec.json.decode(line)
+        assert entry["change_number"] > int(cursor)
+        assert (entry["id"], entry["record_type"]) == (int(id_) + 1, "Open")
+
+    @pytest.mark.parametrize("more", [(), ("--follow", "--recipient", ADA)])
+    def test_after_needs_follow_alone(
+        self, command: Command, database_url: str, more: Sequence[str]
+    ) -> None:
+        done = command.call("log", "--after", 1, *more, "--database-url", database_url)
+        assert done.returncode == 2
+        assert "Use --after with --follow, and without options that select." in done.stderr
+
     def test_before(self, command: Command, database_url: str) -> None:
         options = ("--follow", "--before", 3, "--database-url", database_url)
         done = command.call("log", *options)
@@ -95,15 +123,15 @@ class Log:
 
     def __init__(self, store: SQLStore) -> None:
         assert store.log is not None
-        self._store, self.reader = store, store.log
+        self.store, self.reader = store, store.log
 
     def commit(self, *ids: int) -> None:
         """Add entries with these ids."""
         for id_ in ids:
             added = entry(id_)
-            with self._store.transaction() as transaction:
+            with self.store.transaction() as transaction:
                 transaction.write((), [added])
-            with self._store.database.transaction() as connection:
+            with self.store.database.transaction() as connection:
                 connection.execute(NUMBER, [id_, added.fingerprint])
 
 
@@ -130,6 +158,27 @@ def test_ids_that_are_committed_out_of_order(on_sleep: Callable[[Any], None], lo
     log.commit(*range(1, 11))
     on_sleep([lambda: log.commit(500, 2000), int, lambda: log.commit(1001, 1999), int])
     assert ids(follow(log.reader, Query(), limit=2, bodies=False)) == [9, 10, 500, 2000, 1001, 1999]
+
+
+def test_changes_during_an_outage(
+    on_sleep: Callable[[Any], None],
+    log: Log,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Changes that were committed meanwhile follow."""
+    log.commit(1)
+    read, broken = log.store.changes, Mock(side_effect=Unavailable("down"))
+    on_sleep(
+        [
+            lambda: monkeypatch.setattr(log.store, "changes", broken),
+            lambda: log.commit(2),
+            lambda: monkeypatch.setattr(log.store, "changes", read),
+            int,
+        ]
+    )
+    assert ids(each.entry for each in follow_changes(log.store, 0)) == [1, 2]
+    assert capsys.readouterr().err == "The log cannot be read; retrying every second. down\n"
 
 
 def test_an_outage(

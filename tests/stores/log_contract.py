@@ -120,13 +120,14 @@ def entry(number: int = 1, **columns: Any) -> LogEntry:  # noqa: ANN401 - of any
         "source": Source.LIVE,
         "trace_id": None,
         "entry": None,
+        "change_number": 0,
     }
     return LogEntry(**{**given, **columns})
 
 
 def parked(number: int, *, minutes: float, **columns: Any) -> LogEntry:  # noqa: ANN401 - as above
     """Return an entry that arrived at noon and is retried so many minutes later."""
-    result = {"outcome": Result.DISPATCH_NOT_FOUND, "status": 404}
+    result = {"outcome": Result.DISPATCH_NOT_FOUND, "status": 404, "change_number": None}
     return entry(number, **{**result, "retry_at": NOON + minutes * MINUTE, **columns})
 
 

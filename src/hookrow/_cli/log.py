@@ -44,7 +44,7 @@ from hookrow.stores._errors import (
     Unavailable,
     WrongMapping,
 )
-from hookrow.stores._log import KNOWN_TYPES, Forgotten, Query
+from hookrow.stores._log import KNOWN_TYPES, Forgotten, Query, RecordedChange
 from hookrow.stores._log_operations import with_bodies
 
 if TYPE_CHECKING:
@@ -115,6 +115,12 @@ def filters(command: F) -> F:
     is_flag=True,
     help="List the newest in ascending order, then new ones as they are committed, until Ctrl-C.",
 )
+@click.option(
+    "--after",
+    type=click.IntRange(0),
+    metavar="CURSOR",
+    help="With --follow: list the changes of rows after this cursor, 0 for all, missing none.",
+)
 @JSON
 @DATABASE_URL
 @click.pass_context
@@ -125,20 +131,30 @@ def log(
     limit: int,
     before: int | None,
     follows: bool,
+    after: int | None,
     as_json: bool,
     database_url: str,
     **conditions: Any,  # noqa: ANN401 - named and typed as in `Query`
 ) -> None:
-    """List notifications with their results, newest first."""
+    """List notifications with their results, newest first.
+
+    With --follow and --after, list each change of rows as it is committed, with its cursor
+    ("change_number" in JSON), for a consumer that continues later after the last cursor.
+    """
     if context.invoked_subcommand:
         _reject_options(context, context.invoked_subcommand)
         return
     if follows and before:
         raise click.UsageError("Omit --before: --follow begins with the newest notifications.")
+    if after is not None and (not follows or any(conditions.values())):
+        raise click.UsageError("Use --after with --follow, and without options that select.")
     app: App = context.obj
     with app.open_store(database_url) as store:
         reader = require_log(store)
         check_entry(conditions["entry"], app, reader)
+        if after is not None:
+            _print_changes(follow_changes(store, after), as_json=as_json)
+            context.exit(INTERRUPTED)
         if follows:
             followed = follow(reader, Query(**conditions), limit=limit, bodies=as_json)
             _print_until_interrupted(followed, as_json=as_json)
@@ -340,6 +356,18 @@ def _print_until_interrupted(entries: Iterable[StoredEntry], *, as_json: bool) -
                 echo(format_entry(entry))
 
 
+def _print_changes(changes: Iterable[RecordedChange], *, as_json: bool) -> None:
+    """Print changes as a table or as JSON until Ctrl-C."""
+    if not as_json:
+        echo(f"{'Cursor':>8}  {_TABLE_HEADER}")
+    with suppress(KeyboardInterrupt):
+        for cursor, entry in changes:
+            if as_json:
+                echo_json(_as_json(entry))
+            else:
+                echo(f"{cursor:>8}  {format_entry(entry)}")
+
+
 def _print_table(entries: Sequence[StoredEntry]) -> None:
     if not entries:
         echo("No notifications found.")
@@ -430,25 +458,62 @@ def follow(reader: SQLLog, query: Query, *, limit: int, bodies: bool) -> Iterato
     first = newest[:limit][::-1]
     yield from with_bodies(reader, first) if bodies else first
     seen = {each.id for each in newest}
-    responds = True
+    reading = _Reading()
     while True:
         sleep(FOLLOW_EVERY)
-        try:
+        with reading:
             until = _highest_id(reader)
             for page in _pages(reader, query, after=max(highest - FOLLOW_OVERLAP, 0)):
                 new = [each for each in page if each.id not in seen]
                 for entry in with_bodies(reader, new) if bodies else new:
                     yield entry
                     seen.add(entry.id)
-        except SchemaChanged:
-            raise
-        except (Unavailable, Conflict, Locked) as error:
-            if responds:
-                echo(f"The log cannot be read; retrying every second. {error}", err=True)
-            responds = False
-        else:
-            highest, responds = until, True
+            highest = until
             seen = {each for each in seen if each > highest - FOLLOW_OVERLAP}
+
+
+def follow_changes(store: SQLStore, after: int) -> Iterator[RecordedChange]:
+    """Yield the changes after a cursor, and then new ones every second.
+
+    As in `follow`, nothing is missed while the database is unavailable. Raises `MissingChanges`,
+    and a `StoreError` if the first changes cannot be read, or if the log's table no longer fits.
+    """
+    page = store.changes(after)
+    reading = _Reading()
+    while True:
+        yield from page
+        if page:
+            after = page[-1].cursor
+        else:
+            sleep(FOLLOW_EVERY)
+        page = ()
+        with reading:
+            page = store.changes(after)
+
+
+class _Reading:
+    """Blocks that read the log, each of which ends early while the database is unavailable.
+
+    One line is printed to standard error for each time without the database.
+    """
+
+    def __init__(self) -> None:
+        self._responds = True
+
+    def __enter__(self) -> None:
+        """Begin to read."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        """Catch the error of a database that is unavailable; return whether it was one."""
+        if isinstance(error, SchemaChanged) or not isinstance(
+            error, Unavailable | Conflict | Locked
+        ):
+            self._responds = self._responds or error is None
+            return False
+        if self._responds:
+            echo(f"The log cannot be read; retrying every second. {error}", err=True)
+        self._responds = False
+        return True
 
 
 def _pages(reader: SQLLog, query: Query, *, after: int) -> Iterator[Sequence[StoredEntry]]:

@@ -64,6 +64,10 @@ LONGEST_ENTRY_NAME = 64
 is_entry_name = re.compile(f"[a-z0-9_-]{{1,{LONGEST_ENTRY_NAME}}}").fullmatch
 """Returns whether a receiver's entry may have a name; it is part of URLs."""
 
+UNNUMBERED = 0
+"""The number of a change that has just been made. The transactions that make changes do not number
+them, because they commit in any order."""
+
 LONGEST_TRACE_ID = 255
 """The maximum length of a trace id in the log, in characters; Postmark's have 36."""
 
@@ -89,7 +93,9 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
     `reason`, and `record_type` is that of its first notification. `provider` is the name of the
     provider, or None for a manual change, and `source` the origin of the arrival with this result.
     `trace_id` is the provider's, if it sends one. `entry` is the name of the receiver's entry, or
-    None if the receiver has a single provider.
+    None if the receiver has a single provider. `change_number` is the place of the last change that
+    the event made, among all changes: `UNNUMBERED` until a consumer reads it, and None if there is
+    no change.
     """
 
     fingerprint: bytes
@@ -110,6 +116,7 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
     source: Source
     trace_id: str | None
     entry: str | None
+    change_number: int | None
 
     @property
     def is_change(self) -> bool:
@@ -163,7 +170,8 @@ def merge_entries(earlier: E, later: LogEntry) -> E:
     """Return the entry of a notification that arrived again, with the later result.
 
     If both results are "recorded", the earlier one's time and source are kept. A new arrival
-    restores erased fields; a replay does not.
+    restores erased fields; a replay does not. If the later result has changes, they have no number
+    yet, so that a consumer reads the entry again.
     """
     arrived = later.attempts > 0
     end = earlier if earlier.outcome is later.outcome is Result.RECORDED else later
@@ -182,6 +190,9 @@ def merge_entries(earlier: E, later: LogEntry) -> E:
         ended_at=end.ended_at,
         source=end.source,
         retry_at=later.retry_at,
+        change_number=(
+            earlier.change_number if later.change_number is None else later.change_number
+        ),
     )
 
 
@@ -296,6 +307,7 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
         source=arrival.source,
         trace_id=stored_trace_id(arrival.trace_id),
         entry=arrival.entry,
+        change_number=UNNUMBERED if outcome.changes else None,
     )
 
 

@@ -16,6 +16,7 @@ from hookrow.django.fields import UTCDateTimeField
 if TYPE_CHECKING:
     _Text = models.CharField[str, str]
     _OptionalText = models.CharField[str | None, str | None]
+    _OptionalNumber = models.BigIntegerField[int | None, int | None]
 
 
 class Notification(ScriptedModel):
@@ -42,6 +43,7 @@ class Notification(ScriptedModel):
     entry: _OptionalText = models.CharField(max_length=64, null=True)
     source: _Text = models.CharField(max_length=16)
     recovery_counted: models.BooleanField[bool | None, bool | None] = models.BooleanField(null=True)
+    change_number: _OptionalNumber = models.BigIntegerField(null=True)
     body: models.TextField[str | None, str | None] = models.TextField(null=True)
 
     class Meta:
@@ -83,6 +85,11 @@ class Notification(ScriptedModel):
                 condition=models.Q(retry_at__isnull=True)
                 & models.Q(body__isnull=False)
                 & models.Q(outcome__in=sorted(result.value for result in PARKED)),
+            ),
+            models.Index(
+                fields=["change_number", "id"],
+                name="hookrow_change_numbers",
+                condition=models.Q(change_number__isnull=False),
             ),
         )
 

@@ -71,3 +71,7 @@ class SchemaChanged(Unavailable):
 
     The statement may also be a trigger's; verifying the tables again shows whether it is.
     """
+
+
+class MissingChanges(HookrowError):
+    """Changes after a cursor were deleted, or the cursor is not one of this log."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from hookrow._core.log_entry import (
     RECORD_TYPES,
+    StoredEntry,
     stored_message_id,
     stored_recipient,
     stored_record_type,
@@ -270,3 +271,13 @@ class Prunable(NamedTuple):
 
     entries: int
     bodies: int
+
+
+class RecordedChange(NamedTuple):
+    """An entry of the log that changed rows, and the cursor after which the next change follows.
+
+    The entry is as it is now: it may have been refused since, or erased.
+    """
+
+    cursor: int
+    entry: StoredEntry

@@ -297,6 +297,7 @@ def _notifications(*, mariadb: bool) -> Sequence[_Item]:
         sa.Column("entry", sa.String(64)),
         sa.Column("source", sa.String(16), nullable=False),
         sa.Column("recovery_counted", sa.Boolean),
+        sa.Column("change_number", sa.BigInteger),
         sa.Column("body", _BODY_TYPE),
         *(generated if mariadb else ()),
         _unique("hookrow_notifications_fingerprint", "fingerprint"),
@@ -330,6 +331,7 @@ def _indexes_of_notifications() -> Sequence[_Item]:
             where="retry_at IS NULL AND body IS NOT NULL AND outcome IN "
             "('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found')",
         ),
+        _index("hookrow_change_numbers", "change_number", "id", where="change_number IS NOT NULL"),
     )
 
 
@@ -340,6 +342,7 @@ def _plain_indexes_of_notifications() -> Sequence[_Item]:
         _index("hookrow_notifications_changes", "changed_recipient"),
         _index("hookrow_recoveries", "outcome", "recovery_counted", "first_outcome"),
         _index("hookrow_expired", "is_expired", "id"),
+        _index("hookrow_change_numbers", "change_number", "id"),
     )
 
 

@@ -46,6 +46,7 @@ class Migration(migrations.Migration):
                 ("entry", models.CharField(max_length=64, null=True)),
                 ("source", models.CharField(max_length=16)),
                 ("recovery_counted", models.BooleanField(null=True)),
+                ("change_number", models.BigIntegerField(null=True)),
                 ("body", models.TextField(null=True)),
             ],
             options={
@@ -91,6 +92,11 @@ class Migration(migrations.Migration):
                                 "subscriber_not_found",
                             ]
                         ),
+                    ),
+                    models.Index(
+                        fields=["change_number", "id"],
+                        name="hookrow_change_numbers",
+                        condition=models.Q(change_number__isnull=False),
                     ),
                 ],
             },

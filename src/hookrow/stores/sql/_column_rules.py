@@ -155,6 +155,7 @@ _NULLABLE = {
     "provider",
     "entry",
     "trace_id",
+    "change_number",
 }
 
 

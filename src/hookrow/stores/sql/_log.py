@@ -29,7 +29,7 @@ from hookrow._core.result import IMPLAUSIBLE, MISSING, PARKED, Result, ended_bef
 from hookrow._core.result import retry_at as next_retry
 from hookrow._core.schema import Schema
 from hookrow.errors import SchemaMismatch
-from hookrow.stores._errors import Conflict
+from hookrow.stores._errors import UPGRADE, Conflict, MissingChanges, SchemaChanged
 from hookrow.stores._log import (
     IDS_PER_BATCH,
     MOST_COUNTED,
@@ -43,6 +43,7 @@ from hookrow.stores._log import (
     Prunable,
     Query,
     Recent,
+    RecordedChange,
     RequestHour,
     RequestKind,
     Requests,
@@ -54,6 +55,7 @@ from hookrow.stores._log import (
 )
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._catalogues.base import Lock
+from hookrow.stores.sql._change_numbers import HAS_NUMBER, ChangeNumbers
 from hookrow.stores.sql._connections import Connection, Database
 from hookrow.stores.sql._dialects.base import read_time, utc
 from hookrow.stores.sql._hours import ONE_HOUR, RECOVERED, HourlyCounts
@@ -107,6 +109,7 @@ class SQLLog:
         self._table = self._dialect.table(self._name)
         self._record = schema.side_table(META_TABLE)
         self._hours = HourlyCounts(self._dialect, schema)
+        self._numbers = ChangeNumbers(self._dialect, schema)
 
     def newest(
         self, query: Query, *, before: int | None = None, limit: int, bodies: bool = True
@@ -121,6 +124,23 @@ class SQLLog:
         """Return the oldest entries, oldest first; for the next page, those after an id."""
         ids = id_range(query, self.first_id_since, after=after)
         return self._page(query, ids, f"LIMIT {limit}", bodies=bodies)
+
+    def changes(self, after: int, *, limit: int) -> Sequence[RecordedChange]:
+        """Return the next changes after a cursor, and number new ones if there is none.
+
+        See `SQLStore.changes`.
+        """
+        self._verified()
+        try:
+            while not (page := self._changes_after(after, limit)):
+                if not _retried(self._assign_numbers):
+                    return ()
+        except SchemaChanged as error:
+            raise SchemaMismatch(
+                f"Changes cannot be read, because {self._record!r} is missing or not as hookrow "
+                f"creates it: run {UPGRADE}, or your own migrations."
+            ) from error
+        return page
 
     def count(self, query: Query, *, limit: int) -> int:
         """Return the number of entries, or `limit` if there are more."""
@@ -319,22 +339,25 @@ class SQLLog:
         later are kept, because they may still be retried. Bodies of entries that were not recorded
         are only deleted with the entry, because they can be replayed. If entries are counted by
         hour, those that are not counted yet are kept, too, and the newest one, because SQLite would
-        reuse its id. Ends early if another process is pruning.
+        reuse its id. If a consumer reads changes, those without a number are numbered or kept. Ends
+        early if another process is pruning.
         """
         self._verified()
         with self._database.reading() as connection:
             catalogue_of(connection, self._dialect).check_privileges(self._name, ["DELETE"])
         values = [self._dialect.write(before)]
         if bodies_only:
-            change = f"UPDATE {self._table} SET body = NULL WHERE {_HAS_SPARE_BODY}"
+            prune, where = self._delete_bodies, _HAS_SPARE_BODY
         else:
-            change = f"DELETE FROM {self._table} WHERE {_OVER}"
+            prune, where = self._delete, _OVER
             values.append(self._dialect.write(parked_before))
+            self._assign_all_numbers()
             if self._count_all_hours():
-                change += f" AND id <= %s AND NOT ({RECOVERED})"
+                where += f" AND id <= %s AND NOT ({RECOVERED})"
                 values.append(self._last_deletable())
+        prune_within = partial(prune, where=f"{where} AND {ID_IS_WITHIN}")
         for low, high in self._ranges():
-            pruned = _retried(partial(self._prune_batch, change, values, low, high))
+            pruned = _retried(partial(self._prune_batch, prune_within, values, low, high))
             if pruned is None:
                 return
             count, oldest = pruned
@@ -615,19 +638,78 @@ class SQLLog:
             ((counted, newest),) = connection.fetch(f"SELECT {self._hours.watermark}, ({last})")
         return int(min(counted, newest - 1))
 
+    def _changes_after(self, after: int, limit: int) -> Sequence[RecordedChange]:
+        """Return the next changes that have a number. Raises `MissingChanges`."""
+        numbered = (
+            f"SELECT id, change_number FROM {self._table} WHERE change_number > %s "
+            f"ORDER BY change_number LIMIT {limit}"
+        )
+        is_any = self._dialect.any_of("id", self._dialect.id_type)
+        page: Sequence[RecordedChange] = ()
+        with self._database.reading() as connection:
+            while not page and (numbers := dict(map(tuple, connection.fetch(numbered, [after])))):
+                ids = [self._dialect.encode(numbers)]
+                entries = self._group(connection, f"{is_any} ORDER BY change_number", ids)
+                # One that has been recorded again meanwhile comes later, with another number.
+                page = [
+                    RecordedChange(numbers[each.id], each)
+                    for each in entries
+                    if each.change_number == numbers[each.id]
+                ]
+            # Read last, so that it shows every deletion of an entry that the page lacks.
+            last, pruned = self._numbers.bounds(connection)
+        if 0 < after < pruned:
+            raise MissingChanges(
+                f"Changes after the cursor {after} have been deleted from the log, up to {pruned}: "
+                "compare all rows once, and continue after 0, with the oldest change that is left."
+            )
+        if after > last:
+            raise MissingChanges(
+                f"The cursor {after} is later than the last change, {last}: the log is another "
+                "one, was restored from a backup, or is that of a server that lags."
+            )
+        return page
+
+    def _assign_numbers(self) -> int:
+        """Assign numbers to some of the changes without one; return how many."""
+        with self._transaction() as connection:
+            return self._numbers.assign(connection)
+
+    def _assign_all_numbers(self) -> None:
+        """Assign numbers to all changes if a consumer reads them."""
+        with self._database.reading() as connection:
+            are_used = self._numbers.are_used(connection)
+        while are_used and _retried(self._assign_numbers) == IDS_PER_BATCH:
+            sleep(TASK_PAUSE)
+
+    def _delete_bodies(self, connection: Connection, values: Sequence[Any], *, where: str) -> int:
+        """Delete the bodies of the entries that meet a condition; return their number."""
+        return connection.execute(f"UPDATE {self._table} SET body = NULL WHERE {where}", values)
+
+    def _delete(self, connection: Connection, values: Sequence[Any], *, where: str) -> int:
+        """Delete the entries that meet a condition; return their number."""
+        if are_used := self._numbers.are_used(connection):
+            where = f"{where} AND {HAS_NUMBER}"
+            self._numbers.note_deletion(connection, where, values)
+        count = connection.execute(f"DELETE FROM {self._table} WHERE {where}", values)
+        if not are_used and self._numbers.are_used(connection):
+            raise Conflict("The first consumer has begun to read the changes.")
+        return count
+
     def _prune_batch(
-        self, change: str, values: Sequence[Any], low: int, high: int
+        self, prune: Callable[..., int], values: Sequence[Any], low: int, high: int
     ) -> tuple[int, datetime | None] | None:
         """Return the number of changed entries, and when the oldest remaining one was received.
 
-        Returns None if another process is pruning.
+        `prune` deletes those of the range, or their bodies. Returns None if another process is
+        pruning.
         """
         oldest = f"SELECT min(received_at) FROM {self._table} WHERE {ID_IS_WITHIN}"
         with self._database.transaction() as connection:
             catalogue = catalogue_of(connection, self._dialect)
             if not catalogue.try_lock(Lock.PRUNING, self._record):
                 return None
-            count = connection.execute(f"{change} AND {ID_IS_WITHIN}", [*values, low, high])
+            count = prune(connection, [*values, low, high])
             return count, utc(connection.fetch(oldest, [low, high])[0][0])
 
     def _update_any(self, assignments: str, condition: str = "") -> str:

@@ -19,6 +19,7 @@ from hookrow._core.log_entry import (
     LONGEST_REASON,
     LONGEST_RECORD_TYPE,
     LONGEST_TRACE_ID,
+    UNNUMBERED,
 )
 from hookrow._core.notification import Key, Source, Suppressible
 from hookrow._core.optional import LONGEST_BOUNCE_TYPE
@@ -266,6 +267,7 @@ _LOG_SAMPLES: Mapping[str, Sequence[Any]] = {
     **{name: _SAMPLE_TIMES for name in LOG_COLUMNS if name.endswith("_at")},
     **dict.fromkeys(("id", "status", "attempts", "retries"), (2**15 - 1,)),
     **{name: ["x", "x" * longest] for name, longest in _LONGEST_TEXTS.items()},
+    "change_number": [UNNUMBERED, 2**63 - 1],
     "body": ["x"],
     "fingerprint": [bytes(range(FINGERPRINT_SIZE))],
 }

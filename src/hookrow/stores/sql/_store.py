@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from hookrow._arguments import check_flags, reject
+from hookrow._arguments import (
+    check_age,
+    check_counts,
+    check_cursor,
+    check_email,
+    check_flags,
+    reject,
+)
 from hookrow._core.notification import Key
 from hookrow._core.optional import Kinds, recorded_kinds
 from hookrow._core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores._change_dates import warn_of_unguarded
 from hookrow.stores._errors import Rejected, SchemaChanged, Unavailable, WrongMapping
+from hookrow.stores._log import Forgotten, Prunable, RecordedChange
+from hookrow.stores._log_operations import Retention
 from hookrow.stores.sql._connections import Connection, Database, server_time
 from hookrow.stores.sql._log import SQLLog
 from hookrow.stores.sql._mapping_record import REMEDY, MappingRecord, conditions_key
@@ -203,6 +212,73 @@ class SQLStore:
         """
         return server_time(self.database)
 
+    def changes(self, after: int = 0, *, limit: int = 100) -> Sequence[RecordedChange]:
+        """Return the next changes of rows after a cursor, at most `limit`; none at the end.
+
+        A change is an entry of the log whose notification changed rows, with its cursor. The next
+        call passes the cursor of the last change that was processed; 0 stands for the beginning. A
+        change that is committed later never comes before a cursor that was returned, whatever
+        transactions, processes and nodes of a cluster record at the same time. An entry that is
+        recorded again, because its notification was repeated, retried or replayed, is another
+        change, with a new cursor; only the last one is kept. Two changes that were recorded at
+        about the same time may be in either order: read the rows, instead of applying the entries.
+
+        Several consumers may read, each with a cursor of its own. The method writes the cursors to
+        the log, and may wait for the database: in an event loop, call it with `asyncio.to_thread`;
+        in Django, outside of `atomic`.
+
+        Raises `MissingChanges` if a change after the cursor was deleted by `prune`, or if the
+        cursor is later than the last change; `ConfigurationError` without a log, or if an argument
+        is no such number; and a `StoreError`.
+        """
+        check_cursor("after", after)
+        check_counts(limit=limit)
+        return self._require_log().changes(after, limit=limit)
+
+    def forget(self, email: str) -> Forgotten:
+        """Erase a person's address, and the bodies that contain it, from the log.
+
+        This is `hookrow log forget`, which describes what is erased and what is left. A spool is
+        not searched. The rows of the person are the host's.
+
+        Waits for the database, for long if the log is large: in an event loop, call it with
+        `asyncio.to_thread`. Raises `ConfigurationError` without a log, or if the argument is not
+        an email address, and a `StoreError`; what was erased before stays erased.
+        """
+        check_email(email)
+        return self._require_log().forget(email)
+
+    def prune(
+        self,
+        *,
+        keep: timedelta | None = None,
+        keep_bodies: timedelta | None = None,
+        sure: bool = False,
+    ) -> int:
+        """Delete log entries that last arrived longer ago than `keep`; return how many.
+
+        Of those that arrived longer ago than `keep_bodies`, only the body is deleted, and the
+        number includes them. This is `hookrow prune`, and `sure` is its option `--yes`: without it,
+        nothing is deleted if the clock of this machine may be fast. Another process that is pruning
+        ends the call early.
+
+        Waits for the database, for long if much is deleted: in an event loop, call it with
+        `asyncio.to_thread`; in Django, outside of `atomic`. Raises `DoubtfulClock`,
+        `ConfigurationError` without a log or for an invalid argument, and a `StoreError`; what
+        was deleted before stays deleted.
+        """
+        return sum(self._retention(keep, keep_bodies, sure=sure).prune())
+
+    def prunable(
+        self,
+        *,
+        keep: timedelta | None = None,
+        keep_bodies: timedelta | None = None,
+        sure: bool = False,
+    ) -> Prunable:
+        """Return what `prune` would delete, and change nothing. Raises the same exceptions."""
+        return self._retention(keep, keep_bodies, sure=sure).prunable()
+
     def close(self) -> None:
         """Close the connections, unless the host supplies them; drop a database in memory."""
         self.database.close()
@@ -221,6 +297,25 @@ class SQLStore:
         self.log = SQLLog(database, schema, self._verified) if schema.log else None
         self.row_counts = SQLRowCounts(database, lambda: self.role_tables)
         self.suppressions = SQLSuppressions(database, schema, lambda: self.role_tables)
+
+    def _require_log(self) -> SQLLog:
+        """Return the log. Raises `ConfigurationError` without one."""
+        if self.log is None:
+            raise ConfigurationError("The schema has no log (`log=None`): add one.")
+        return self.log
+
+    def _retention(
+        self, keep: timedelta | None, keep_bodies: timedelta | None, *, sure: bool
+    ) -> Retention:
+        check_age("keep", keep)
+        check_age("keep_bodies", keep_bodies)
+        check_flags(sure=sure)
+        if keep is None and keep_bodies is None:
+            raise ConfigurationError(
+                "Nothing is limited: write keep=timedelta(days=90), keep_bodies=..., or both."
+            )
+        log = self._require_log()
+        return Retention(self, log, keep=keep, keep_bodies=keep_bodies, sure=sure)
 
     @contextmanager
     def _session(self) -> Iterator[tuple[Connection, Statements]]:

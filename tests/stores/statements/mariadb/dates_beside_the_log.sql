@@ -82,8 +82,8 @@ AND EXISTS (SELECT 1 FROM `hookrow_suppression_changes` AS dated WHERE dated.rol
 SELECT row_key, changed_at FROM `hookrow_suppression_changes` WHERE role = 'subscribers' AND row_key IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given);
 
 -- add entries to the log
-INSERT INTO `hookrow_notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, first_outcome)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+INSERT INTO `hookrow_notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, first_outcome)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 ON DUPLICATE KEY UPDATE
 ended_at = CASE WHEN `hookrow_notifications`.outcome = 'recorded' AND VALUES(outcome) = `hookrow_notifications`.outcome THEN `hookrow_notifications`.ended_at ELSE VALUES(ended_at) END,
 source = CASE WHEN `hookrow_notifications`.outcome = 'recorded' AND VALUES(outcome) = `hookrow_notifications`.outcome THEN `hookrow_notifications`.source ELSE VALUES(source) END,
@@ -96,6 +96,7 @@ reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.re
 provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.provider, VALUES(provider)) ELSE `hookrow_notifications`.provider END,
 trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.trace_id, VALUES(trace_id)) ELSE `hookrow_notifications`.trace_id END,
 attempts = `hookrow_notifications`.attempts + VALUES(attempts),
+change_number = coalesce(VALUES(change_number), `hookrow_notifications`.change_number),
 received_at = CASE WHEN `hookrow_notifications`.received_at < VALUES(received_at) THEN `hookrow_notifications`.received_at ELSE VALUES(received_at) END,
 last_received_at = CASE WHEN `hookrow_notifications`.last_received_at > VALUES(last_received_at) THEN `hookrow_notifications`.last_received_at ELSE VALUES(last_received_at) END;
 
@@ -128,7 +129,7 @@ WHERE d.`id` IN (%s);
 SELECT name INTO @hookrow_writer FROM `hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
-INSERT INTO `hookrow_notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, first_outcome)
+INSERT INTO `hookrow_notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, first_outcome)
 VALUES %s
 ON DUPLICATE KEY UPDATE
 ended_at = CASE WHEN `hookrow_notifications`.outcome = 'recorded' AND VALUES(outcome) = `hookrow_notifications`.outcome THEN `hookrow_notifications`.ended_at ELSE VALUES(ended_at) END,
@@ -142,6 +143,7 @@ reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.re
 provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.provider, VALUES(provider)) ELSE `hookrow_notifications`.provider END,
 trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.trace_id, VALUES(trace_id)) ELSE `hookrow_notifications`.trace_id END,
 attempts = `hookrow_notifications`.attempts + VALUES(attempts),
+change_number = coalesce(VALUES(change_number), `hookrow_notifications`.change_number),
 received_at = CASE WHEN `hookrow_notifications`.received_at < VALUES(received_at) THEN `hookrow_notifications`.received_at ELSE VALUES(received_at) END,
 last_received_at = CASE WHEN `hookrow_notifications`.last_received_at > VALUES(last_received_at) THEN `hookrow_notifications`.last_received_at ELSE VALUES(last_received_at) END;
 COMMIT;
@@ -157,7 +159,7 @@ WHERE d.`id` IN (%s) AND (d.`delivered_at` IS NULL OR d.`delivered_at` < CAST(CA
 SELECT name INTO @hookrow_writer FROM `hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
-INSERT INTO `hookrow_notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, first_outcome)
+INSERT INTO `hookrow_notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, first_outcome)
 VALUES %s
 ON DUPLICATE KEY UPDATE
 ended_at = CASE WHEN `hookrow_notifications`.outcome = 'recorded' AND VALUES(outcome) = `hookrow_notifications`.outcome THEN `hookrow_notifications`.ended_at ELSE VALUES(ended_at) END,
@@ -171,6 +173,7 @@ reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.re
 provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.provider, VALUES(provider)) ELSE `hookrow_notifications`.provider END,
 trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.trace_id, VALUES(trace_id)) ELSE `hookrow_notifications`.trace_id END,
 attempts = `hookrow_notifications`.attempts + VALUES(attempts),
+change_number = coalesce(VALUES(change_number), `hookrow_notifications`.change_number),
 received_at = CASE WHEN `hookrow_notifications`.received_at < VALUES(received_at) THEN `hookrow_notifications`.received_at ELSE VALUES(received_at) END,
 last_received_at = CASE WHEN `hookrow_notifications`.last_received_at > VALUES(last_received_at) THEN `hookrow_notifications`.last_received_at ELSE VALUES(last_received_at) END;
 COMMIT;
@@ -194,7 +197,7 @@ AND EXISTS (SELECT 1 FROM `hookrow_suppression_changes` AS dated WHERE dated.rol
 SELECT name INTO @hookrow_writer FROM `hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
-INSERT INTO `hookrow_notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, first_outcome)
+INSERT INTO `hookrow_notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, first_outcome)
 VALUES %s
 ON DUPLICATE KEY UPDATE
 ended_at = CASE WHEN `hookrow_notifications`.outcome = 'recorded' AND VALUES(outcome) = `hookrow_notifications`.outcome THEN `hookrow_notifications`.ended_at ELSE VALUES(ended_at) END,
@@ -208,6 +211,7 @@ reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.re
 provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.provider, VALUES(provider)) ELSE `hookrow_notifications`.provider END,
 trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.trace_id, VALUES(trace_id)) ELSE `hookrow_notifications`.trace_id END,
 attempts = `hookrow_notifications`.attempts + VALUES(attempts),
+change_number = coalesce(VALUES(change_number), `hookrow_notifications`.change_number),
 received_at = CASE WHEN `hookrow_notifications`.received_at < VALUES(received_at) THEN `hookrow_notifications`.received_at ELSE VALUES(received_at) END,
 last_received_at = CASE WHEN `hookrow_notifications`.last_received_at > VALUES(last_received_at) THEN `hookrow_notifications`.last_received_at ELSE VALUES(last_received_at) END;
 COMMIT;
@@ -237,7 +241,7 @@ AND EXISTS (SELECT 1 FROM `hookrow_suppression_changes` AS dated WHERE dated.rol
 SELECT name INTO @hookrow_writer FROM `hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
-INSERT INTO `hookrow_notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, first_outcome)
+INSERT INTO `hookrow_notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, first_outcome)
 VALUES %s
 ON DUPLICATE KEY UPDATE
 ended_at = CASE WHEN `hookrow_notifications`.outcome = 'recorded' AND VALUES(outcome) = `hookrow_notifications`.outcome THEN `hookrow_notifications`.ended_at ELSE VALUES(ended_at) END,
@@ -251,6 +255,7 @@ reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.re
 provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.provider, VALUES(provider)) ELSE `hookrow_notifications`.provider END,
 trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.trace_id, VALUES(trace_id)) ELSE `hookrow_notifications`.trace_id END,
 attempts = `hookrow_notifications`.attempts + VALUES(attempts),
+change_number = coalesce(VALUES(change_number), `hookrow_notifications`.change_number),
 received_at = CASE WHEN `hookrow_notifications`.received_at < VALUES(received_at) THEN `hookrow_notifications`.received_at ELSE VALUES(received_at) END,
 last_received_at = CASE WHEN `hookrow_notifications`.last_received_at > VALUES(last_received_at) THEN `hookrow_notifications`.last_received_at ELSE VALUES(last_received_at) END;
 COMMIT;

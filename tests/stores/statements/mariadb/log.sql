@@ -8,10 +8,10 @@ SELECT received_at, ended_at FROM `hookrow_notifications` WHERE id >= %s ORDER B
 SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id BETWEEN %s AND %s ORDER BY id DESC LIMIT 10;
 
 -- newest
-SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, id, first_outcome, retries FROM `hookrow_notifications` WHERE id IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given);
+SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, id, first_outcome, retries FROM `hookrow_notifications` WHERE id IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given);
 
 -- newest without bodies
-SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, NULL, reason, provider, source, trace_id, entry, id, first_outcome, retries FROM `hookrow_notifications` WHERE id BETWEEN %s AND %s ORDER BY id DESC LIMIT 10;
+SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, NULL, reason, provider, source, trace_id, entry, change_number, id, first_outcome, retries FROM `hookrow_notifications` WHERE id BETWEEN %s AND %s ORDER BY id DESC LIMIT 10;
 
 -- newest by every condition
 SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id + 0 BETWEEN %s AND %s AND coalesce(outcome) = %s AND coalesce(first_outcome) = %s AND coalesce(reason) = %s AND coalesce(record_type) = %s AND changed_recipient = %s AND coalesce(message_id) = %s AND coalesce(entry) = %s AND id IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given) AND received_at >= %s AND received_at < %s AND retry_at IS NOT NULL AND is_expired = 1 AND (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND attempts > 0 AND provider IS NOT NULL ORDER BY id + 0 DESC LIMIT 10;
@@ -56,7 +56,7 @@ SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id IN (SELECT v
 UPDATE `hookrow_notifications` SET retry_at = %s, retries = retries + 1 WHERE id = %s;
 
 -- count retries
-UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given STRAIGHT_JOIN `hookrow_notifications` SET retries = retries + 1 WHERE `hookrow_notifications`.id = given.value;
+UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given STRAIGHT_JOIN `hookrow_notifications` FORCE INDEX (`PRIMARY`) SET retries = retries + 1 WHERE `hookrow_notifications`.id = given.value;
 
 -- expire
 UPDATE (SELECT n.id FROM `hookrow_notifications` AS n WHERE n.retry_at IS NOT NULL AND (n.retry_at <= %s OR n.retry_at > %s) AND concat(coalesce(n.entry, ''), ' ', coalesce(n.provider, '')) IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given) AND n.received_at < %s AND n.outcome IN ('dispatch_not_found', 'subscriber_not_found') LIMIT 1000 FOR UPDATE SKIP LOCKED) AS selected STRAIGHT_JOIN `hookrow_notifications` SET retry_at = NULL WHERE `hookrow_notifications`.id = selected.id;
@@ -184,6 +184,9 @@ UPDATE `hookrow_notifications` SET body = NULL WHERE last_received_at < %s AND b
 
 -- prune bodies
 SELECT min(received_at) FROM `hookrow_notifications` WHERE id BETWEEN %s AND %s;
+
+-- prune
+SELECT name, value FROM `hookrow_meta` WHERE name IN (%s, %s) ORDER BY name ;
 
 -- prune
 SELECT coalesce((SELECT CAST(value AS SIGNED) FROM `hookrow_meta` WHERE name = 'hours_watermark'), 0), (SELECT coalesce(max(id), 0) FROM `hookrow_notifications`);

@@ -114,8 +114,8 @@ AND EXISTS (SELECT 1 FROM `mail`.`hookrow_suppression_changes` AS dated WHERE da
 SELECT row_key, changed_at FROM `mail`.`hookrow_suppression_changes` WHERE role = 'subscriptions' AND row_key IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) AS given);
 
 -- add entries to the log
-INSERT INTO `mail`.`notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, first_outcome)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+INSERT INTO `mail`.`notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, first_outcome)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 ON DUPLICATE KEY UPDATE
 ended_at = CASE WHEN `mail`.`notifications`.outcome = 'recorded' AND VALUES(outcome) = `mail`.`notifications`.outcome THEN `mail`.`notifications`.ended_at ELSE VALUES(ended_at) END,
 source = CASE WHEN `mail`.`notifications`.outcome = 'recorded' AND VALUES(outcome) = `mail`.`notifications`.outcome THEN `mail`.`notifications`.source ELSE VALUES(source) END,
@@ -128,6 +128,7 @@ reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.rea
 provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.provider, VALUES(provider)) ELSE `mail`.`notifications`.provider END,
 trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.trace_id, VALUES(trace_id)) ELSE `mail`.`notifications`.trace_id END,
 attempts = `mail`.`notifications`.attempts + VALUES(attempts),
+change_number = coalesce(VALUES(change_number), `mail`.`notifications`.change_number),
 received_at = CASE WHEN `mail`.`notifications`.received_at < VALUES(received_at) THEN `mail`.`notifications`.received_at ELSE VALUES(received_at) END,
 last_received_at = CASE WHEN `mail`.`notifications`.last_received_at > VALUES(last_received_at) THEN `mail`.`notifications`.last_received_at ELSE VALUES(last_received_at) END;
 
@@ -164,7 +165,7 @@ SET @hookrow_check = IF(ROW_COUNT() = %s, 1, (SELECT 1 UNION ALL SELECT 2));
 SELECT name INTO @hookrow_writer FROM `mail`.`hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
-INSERT INTO `mail`.`notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, first_outcome)
+INSERT INTO `mail`.`notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, first_outcome)
 VALUES %s
 ON DUPLICATE KEY UPDATE
 ended_at = CASE WHEN `mail`.`notifications`.outcome = 'recorded' AND VALUES(outcome) = `mail`.`notifications`.outcome THEN `mail`.`notifications`.ended_at ELSE VALUES(ended_at) END,
@@ -178,6 +179,7 @@ reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.rea
 provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.provider, VALUES(provider)) ELSE `mail`.`notifications`.provider END,
 trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.trace_id, VALUES(trace_id)) ELSE `mail`.`notifications`.trace_id END,
 attempts = `mail`.`notifications`.attempts + VALUES(attempts),
+change_number = coalesce(VALUES(change_number), `mail`.`notifications`.change_number),
 received_at = CASE WHEN `mail`.`notifications`.received_at < VALUES(received_at) THEN `mail`.`notifications`.received_at ELSE VALUES(received_at) END,
 last_received_at = CASE WHEN `mail`.`notifications`.last_received_at > VALUES(last_received_at) THEN `mail`.`notifications`.last_received_at ELSE VALUES(last_received_at) END;
 COMMIT;
@@ -193,7 +195,7 @@ WHERE d.`key` IN (%s) AND (d.`got` IS NULL OR d.`got` < CAST(CASE d.`key` %s END
 SELECT name INTO @hookrow_writer FROM `mail`.`hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
-INSERT INTO `mail`.`notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, first_outcome)
+INSERT INTO `mail`.`notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, first_outcome)
 VALUES %s
 ON DUPLICATE KEY UPDATE
 ended_at = CASE WHEN `mail`.`notifications`.outcome = 'recorded' AND VALUES(outcome) = `mail`.`notifications`.outcome THEN `mail`.`notifications`.ended_at ELSE VALUES(ended_at) END,
@@ -207,6 +209,7 @@ reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.rea
 provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.provider, VALUES(provider)) ELSE `mail`.`notifications`.provider END,
 trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.trace_id, VALUES(trace_id)) ELSE `mail`.`notifications`.trace_id END,
 attempts = `mail`.`notifications`.attempts + VALUES(attempts),
+change_number = coalesce(VALUES(change_number), `mail`.`notifications`.change_number),
 received_at = CASE WHEN `mail`.`notifications`.received_at < VALUES(received_at) THEN `mail`.`notifications`.received_at ELSE VALUES(received_at) END,
 last_received_at = CASE WHEN `mail`.`notifications`.last_received_at > VALUES(last_received_at) THEN `mail`.`notifications`.last_received_at ELSE VALUES(last_received_at) END;
 COMMIT;
@@ -237,7 +240,7 @@ WHERE s.`id` IN (%s) AND (s.`100%%` IS NULL OR s.`100%%` <= CAST(CASE s.`id` %s 
 SELECT name INTO @hookrow_writer FROM `mail`.`hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
-INSERT INTO `mail`.`notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, first_outcome)
+INSERT INTO `mail`.`notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, first_outcome)
 VALUES %s
 ON DUPLICATE KEY UPDATE
 ended_at = CASE WHEN `mail`.`notifications`.outcome = 'recorded' AND VALUES(outcome) = `mail`.`notifications`.outcome THEN `mail`.`notifications`.ended_at ELSE VALUES(ended_at) END,
@@ -251,6 +254,7 @@ reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.rea
 provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.provider, VALUES(provider)) ELSE `mail`.`notifications`.provider END,
 trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.trace_id, VALUES(trace_id)) ELSE `mail`.`notifications`.trace_id END,
 attempts = `mail`.`notifications`.attempts + VALUES(attempts),
+change_number = coalesce(VALUES(change_number), `mail`.`notifications`.change_number),
 received_at = CASE WHEN `mail`.`notifications`.received_at < VALUES(received_at) THEN `mail`.`notifications`.received_at ELSE VALUES(received_at) END,
 last_received_at = CASE WHEN `mail`.`notifications`.last_received_at > VALUES(last_received_at) THEN `mail`.`notifications`.last_received_at ELSE VALUES(last_received_at) END;
 COMMIT;
@@ -288,7 +292,7 @@ WHERE s.`id` IN (%s) AND (s.`100%%` IS NULL OR s.`100%%` <= CAST(CASE s.`id` %s 
 SELECT name INTO @hookrow_writer FROM `mail`.`hookrow_meta`
 WHERE name = CASE (unix_timestamp() DIV 40) %% 2 WHEN 0 THEN 'lock_writers_0' ELSE 'lock_writers_1' END
 LOCK IN SHARE MODE;
-INSERT INTO `mail`.`notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, first_outcome)
+INSERT INTO `mail`.`notifications` (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, first_outcome)
 VALUES %s
 ON DUPLICATE KEY UPDATE
 ended_at = CASE WHEN `mail`.`notifications`.outcome = 'recorded' AND VALUES(outcome) = `mail`.`notifications`.outcome THEN `mail`.`notifications`.ended_at ELSE VALUES(ended_at) END,
@@ -302,6 +306,7 @@ reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.rea
 provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.provider, VALUES(provider)) ELSE `mail`.`notifications`.provider END,
 trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.trace_id, VALUES(trace_id)) ELSE `mail`.`notifications`.trace_id END,
 attempts = `mail`.`notifications`.attempts + VALUES(attempts),
+change_number = coalesce(VALUES(change_number), `mail`.`notifications`.change_number),
 received_at = CASE WHEN `mail`.`notifications`.received_at < VALUES(received_at) THEN `mail`.`notifications`.received_at ELSE VALUES(received_at) END,
 last_received_at = CASE WHEN `mail`.`notifications`.last_received_at > VALUES(last_received_at) THEN `mail`.`notifications`.last_received_at ELSE VALUES(last_received_at) END;
 COMMIT;

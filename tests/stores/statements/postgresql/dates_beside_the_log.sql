@@ -88,9 +88,9 @@ AND EXISTS (SELECT 1 FROM "hookrow_suppression_changes" AS dated WHERE dated.rol
 SELECT row_key, changed_at FROM "hookrow_suppression_changes" WHERE role = 'subscribers' AND row_key = ANY(%s::text[]);
 
 -- add entries to the log
-INSERT INTO "hookrow_notifications" AS kept (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, first_outcome)
-SELECT decode(fingerprint, 'base64'), record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, outcome
-FROM json_to_recordset(%s::json) AS given(fingerprint text, record_type text, message_id text, recipient text, occurred_at timestamptz, outcome text, status smallint, attempts bigint, received_at timestamptz, last_received_at timestamptz, ended_at timestamptz, retry_at timestamptz, body text, reason text, provider text, source text, trace_id text, entry text)
+INSERT INTO "hookrow_notifications" AS kept (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, first_outcome)
+SELECT decode(fingerprint, 'base64'), record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, outcome
+FROM json_to_recordset(%s::json) AS given(fingerprint text, record_type text, message_id text, recipient text, occurred_at timestamptz, outcome text, status smallint, attempts bigint, received_at timestamptz, last_received_at timestamptz, ended_at timestamptz, retry_at timestamptz, body text, reason text, provider text, source text, trace_id text, entry text, change_number bigint)
 WHERE true
 ON CONFLICT (fingerprint) DO UPDATE SET
 ended_at = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.ended_at ELSE excluded.ended_at END,
@@ -104,6 +104,7 @@ reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.rea
 provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
 trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
 attempts = kept.attempts + excluded.attempts,
+change_number = coalesce(excluded.change_number, kept.change_number),
 received_at = CASE WHEN kept.received_at < excluded.received_at THEN kept.received_at ELSE excluded.received_at END,
 last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at THEN kept.last_received_at ELSE excluded.last_received_at END;
 
@@ -138,9 +139,9 @@ WHERE d."id" = given.key_0
 AND (SELECT count(*) FROM hookrow_locked_dispatches) >= 0
 RETURNING 1),
 hookrow_changed_1 AS MATERIALIZED (
-INSERT INTO "hookrow_notifications" AS kept (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, first_outcome)
-SELECT decode(fingerprint, 'base64'), record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, outcome
-FROM json_to_recordset(%s::json) AS given(fingerprint text, record_type text, message_id text, recipient text, occurred_at timestamptz, outcome text, status smallint, attempts bigint, received_at timestamptz, last_received_at timestamptz, ended_at timestamptz, retry_at timestamptz, body text, reason text, provider text, source text, trace_id text, entry text)
+INSERT INTO "hookrow_notifications" AS kept (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, first_outcome)
+SELECT decode(fingerprint, 'base64'), record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, outcome
+FROM json_to_recordset(%s::json) AS given(fingerprint text, record_type text, message_id text, recipient text, occurred_at timestamptz, outcome text, status smallint, attempts bigint, received_at timestamptz, last_received_at timestamptz, ended_at timestamptz, retry_at timestamptz, body text, reason text, provider text, source text, trace_id text, entry text, change_number bigint)
 WHERE true
 AND (SELECT count(*) FROM hookrow_changed_0) >= 0
 ON CONFLICT (fingerprint) DO UPDATE SET
@@ -155,6 +156,7 @@ reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.rea
 provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
 trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
 attempts = kept.attempts + excluded.attempts,
+change_number = coalesce(excluded.change_number, kept.change_number),
 received_at = CASE WHEN kept.received_at < excluded.received_at THEN kept.received_at ELSE excluded.received_at END,
 last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at THEN kept.last_received_at ELSE excluded.last_received_at END
 RETURNING 1)
@@ -177,9 +179,9 @@ WHERE d."id" = given.key_0 AND (d."delivered_at" IS NULL OR d."delivered_at" < g
 AND (SELECT count(*) FROM hookrow_locked_dispatches) >= 0
 RETURNING 1),
 hookrow_changed_1 AS MATERIALIZED (
-INSERT INTO "hookrow_notifications" AS kept (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, first_outcome)
-SELECT decode(fingerprint, 'base64'), record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, outcome
-FROM json_to_recordset(%s::json) AS given(fingerprint text, record_type text, message_id text, recipient text, occurred_at timestamptz, outcome text, status smallint, attempts bigint, received_at timestamptz, last_received_at timestamptz, ended_at timestamptz, retry_at timestamptz, body text, reason text, provider text, source text, trace_id text, entry text)
+INSERT INTO "hookrow_notifications" AS kept (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, first_outcome)
+SELECT decode(fingerprint, 'base64'), record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, outcome
+FROM json_to_recordset(%s::json) AS given(fingerprint text, record_type text, message_id text, recipient text, occurred_at timestamptz, outcome text, status smallint, attempts bigint, received_at timestamptz, last_received_at timestamptz, ended_at timestamptz, retry_at timestamptz, body text, reason text, provider text, source text, trace_id text, entry text, change_number bigint)
 WHERE true
 AND (SELECT count(*) FROM hookrow_changed_0) >= 0
 ON CONFLICT (fingerprint) DO UPDATE SET
@@ -194,6 +196,7 @@ reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.rea
 provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
 trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
 attempts = kept.attempts + excluded.attempts,
+change_number = coalesce(excluded.change_number, kept.change_number),
 received_at = CASE WHEN kept.received_at < excluded.received_at THEN kept.received_at ELSE excluded.received_at END,
 last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at THEN kept.last_received_at ELSE excluded.last_received_at END
 RETURNING 1)
@@ -229,9 +232,9 @@ AND EXISTS (SELECT 1 FROM hookrow_dated_subscribers AS dated WHERE dated.role = 
 AND (SELECT count(*) FROM hookrow_dated_subscribers) >= 0
 RETURNING 1),
 hookrow_changed_2 AS MATERIALIZED (
-INSERT INTO "hookrow_notifications" AS kept (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, first_outcome)
-SELECT decode(fingerprint, 'base64'), record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, outcome
-FROM json_to_recordset(%s::json) AS given(fingerprint text, record_type text, message_id text, recipient text, occurred_at timestamptz, outcome text, status smallint, attempts bigint, received_at timestamptz, last_received_at timestamptz, ended_at timestamptz, retry_at timestamptz, body text, reason text, provider text, source text, trace_id text, entry text)
+INSERT INTO "hookrow_notifications" AS kept (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, first_outcome)
+SELECT decode(fingerprint, 'base64'), record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, outcome
+FROM json_to_recordset(%s::json) AS given(fingerprint text, record_type text, message_id text, recipient text, occurred_at timestamptz, outcome text, status smallint, attempts bigint, received_at timestamptz, last_received_at timestamptz, ended_at timestamptz, retry_at timestamptz, body text, reason text, provider text, source text, trace_id text, entry text, change_number bigint)
 WHERE true
 AND (SELECT count(*) FROM hookrow_changed_1) >= 0
 ON CONFLICT (fingerprint) DO UPDATE SET
@@ -246,6 +249,7 @@ reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.rea
 provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
 trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
 attempts = kept.attempts + excluded.attempts,
+change_number = coalesce(excluded.change_number, kept.change_number),
 received_at = CASE WHEN kept.received_at < excluded.received_at THEN kept.received_at ELSE excluded.received_at END,
 last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at THEN kept.last_received_at ELSE excluded.last_received_at END
 RETURNING 1)
@@ -295,9 +299,9 @@ AND EXISTS (SELECT 1 FROM hookrow_dated_subscribers AS dated WHERE dated.role = 
 AND (SELECT count(*) FROM hookrow_changed_1) >= 0
 RETURNING 1),
 hookrow_changed_3 AS MATERIALIZED (
-INSERT INTO "hookrow_notifications" AS kept (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, first_outcome)
-SELECT decode(fingerprint, 'base64'), record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, outcome
-FROM json_to_recordset(%s::json) AS given(fingerprint text, record_type text, message_id text, recipient text, occurred_at timestamptz, outcome text, status smallint, attempts bigint, received_at timestamptz, last_received_at timestamptz, ended_at timestamptz, retry_at timestamptz, body text, reason text, provider text, source text, trace_id text, entry text)
+INSERT INTO "hookrow_notifications" AS kept (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, first_outcome)
+SELECT decode(fingerprint, 'base64'), record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, outcome
+FROM json_to_recordset(%s::json) AS given(fingerprint text, record_type text, message_id text, recipient text, occurred_at timestamptz, outcome text, status smallint, attempts bigint, received_at timestamptz, last_received_at timestamptz, ended_at timestamptz, retry_at timestamptz, body text, reason text, provider text, source text, trace_id text, entry text, change_number bigint)
 WHERE true
 AND (SELECT count(*) FROM hookrow_changed_2) >= 0
 ON CONFLICT (fingerprint) DO UPDATE SET
@@ -312,6 +316,7 @@ reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.rea
 provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
 trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
 attempts = kept.attempts + excluded.attempts,
+change_number = coalesce(excluded.change_number, kept.change_number),
 received_at = CASE WHEN kept.received_at < excluded.received_at THEN kept.received_at ELSE excluded.received_at END,
 last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at THEN kept.last_received_at ELSE excluded.last_received_at END
 RETURNING 1)

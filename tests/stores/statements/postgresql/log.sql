@@ -8,10 +8,10 @@ SELECT received_at, ended_at FROM "hookrow_notifications" WHERE id >= %s ORDER B
 SELECT id, octet_length(body) FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s ORDER BY id DESC LIMIT 10;
 
 -- newest
-SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, id, first_outcome, retries FROM "hookrow_notifications" WHERE id = ANY(%s::bigint[]);
+SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, id, first_outcome, retries FROM "hookrow_notifications" WHERE id = ANY(%s::bigint[]);
 
 -- newest without bodies
-SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, NULL, reason, provider, source, trace_id, entry, id, first_outcome, retries FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s ORDER BY id DESC LIMIT 10;
+SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, NULL, reason, provider, source, trace_id, entry, change_number, id, first_outcome, retries FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s ORDER BY id DESC LIMIT 10;
 
 -- newest by every condition
 SELECT id, octet_length(body) FROM "hookrow_notifications" WHERE id + 0 BETWEEN %s AND %s AND outcome = %s AND first_outcome = %s AND reason = %s AND record_type = %s AND recipient = %s AND message_id = %s AND entry = %s AND id = ANY(%s::bigint[]) AND received_at >= %s AND received_at < %s AND retry_at IS NOT NULL AND retry_at IS NULL AND body IS NOT NULL AND outcome IN ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found') AND (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND attempts > 0 AND provider IS NOT NULL ORDER BY id + 0 DESC LIMIT 10;
@@ -201,6 +201,15 @@ UPDATE "hookrow_notifications" SET body = NULL WHERE last_received_at < %s AND b
 
 -- prune bodies
 SELECT min(received_at) FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s;
+
+-- prune
+
+SELECT concat(nspname, '.', relname) FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = relnamespace WHERE c.oid = to_regclass(%s)
+;
+
+-- prune
+SELECT name, value FROM "hookrow_meta" WHERE name IN (%s, %s) ORDER BY name ;
 
 -- prune
 SELECT coalesce((SELECT CAST(value AS bigint) FROM "hookrow_meta" WHERE name = 'hours_watermark'), 0), (SELECT coalesce(max(id), 0) FROM "hookrow_notifications");

@@ -279,7 +279,7 @@ class Dialect(ABC):
     def update_any(
         self, table: str, assignments: str, column: str, type_: str, condition: str = ""
     ) -> str:
-        """Return the UPDATE of the rows whose column has one of the values of one parameter.
+        """Return the UPDATE of the rows whose primary key has one of the values of one parameter.
 
         `condition` is another one that they meet.
         """

@@ -244,10 +244,12 @@ class MariaDB(TimesAsText):
     def update_any(
         self, table: str, assignments: str, column: str, type_: str, condition: str = ""
     ) -> str:
-        # For a subquery, MariaDB before 11.1 reads and locks the whole table.
+        # For a subquery, MariaDB before 11.1 reads and locks the whole table, and all versions do
+        # so for a join with a table of a few rows, unless they are told the index.
         also = f" AND {condition}" if condition else ""
         return (
-            f"UPDATE {self._values(type_)} STRAIGHT_JOIN {table} SET {assignments} "
+            f"UPDATE {self._values(type_)} STRAIGHT_JOIN {table}{self.by_index('PRIMARY')} "
+            f"SET {assignments} "
             f"WHERE {table}.{column} = given.value{also}"
         )
 

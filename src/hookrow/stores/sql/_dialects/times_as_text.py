@@ -71,6 +71,7 @@ class TimesAsText(Dialect):
                 entry.source._value_,
                 entry.trace_id,
                 entry.entry,
+                entry.change_number,
                 outcome,
             )
             rows.append(row)

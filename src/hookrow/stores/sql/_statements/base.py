@@ -539,6 +539,7 @@ class Statements(ABC):
             **{name: new(name) for name in ("outcome", "status", "retry_at")},
             **{name: filled(name) for name in _FILLED},
             "attempts": f"{old('attempts')} + {new('attempts')}",
+            "change_number": f"coalesce({new('change_number')}, {old('change_number')})",
             "received_at": kept_if(f"{old('received_at')} < {new('received_at')}", "received_at"),
             "last_received_at": kept_if(
                 f"{old('last_received_at')} > {new('last_received_at')}", "last_received_at"

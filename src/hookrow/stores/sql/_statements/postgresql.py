@@ -66,7 +66,7 @@ _POSTGRES_JSON_TYPES = {
     **dict.fromkeys(("occurred_at", "received_at", "last_received_at", "ended_at"), "timestamptz"),
     "retry_at": "timestamptz",
     "status": "smallint",
-    "attempts": "bigint",
+    **dict.fromkeys(("attempts", "change_number"), "bigint"),
 }
 """The types of the fields of an entry; all others are text."""
 

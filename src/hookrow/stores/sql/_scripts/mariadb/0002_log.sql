@@ -12,6 +12,8 @@
 -- hookrow_recoveries: entries that were refused at first, are recorded now, and are not yet counted
 -- as recovered.
 -- hookrow_expired: entries that are neither recorded nor retried any more, but can be replayed, by id.
+-- hookrow_change_numbers: entries that changed rows, in the order in which a consumer reads them; those
+-- without a number yet, which have a 0, come first.
 CREATE TABLE hookrow_notifications (
     id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     fingerprint BINARY(16) NOT NULL,
@@ -34,6 +36,7 @@ CREATE TABLE hookrow_notifications (
     entry VARCHAR(64),
     source VARCHAR(16) NOT NULL,
     recovery_counted BOOLEAN,
+    change_number BIGINT,
     body LONGTEXT,
     parked_message_id VARCHAR(255) AS (
         CASE WHEN retry_at IS NOT NULL THEN message_id END
@@ -53,7 +56,8 @@ CREATE TABLE hookrow_notifications (
     INDEX hookrow_parked_message_id (parked_message_id),
     INDEX hookrow_notifications_changes (changed_recipient),
     INDEX hookrow_recoveries (outcome, recovery_counted, first_outcome),
-    INDEX hookrow_expired (is_expired, id)
+    INDEX hookrow_expired (is_expired, id),
+    INDEX hookrow_change_numbers (change_number, id)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 CREATE TABLE hookrow_hours (

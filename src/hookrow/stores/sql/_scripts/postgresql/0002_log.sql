@@ -22,6 +22,7 @@ CREATE TABLE hookrow_notifications (
     entry VARCHAR(64),
     source VARCHAR(16) NOT NULL,
     recovery_counted BOOLEAN,
+    change_number BIGINT,
     body TEXT,
     CONSTRAINT hookrow_notifications_fingerprint UNIQUE (fingerprint)
 );
@@ -48,6 +49,11 @@ CREATE INDEX hookrow_expired
     ON hookrow_notifications (id)
     WHERE retry_at IS NULL AND body IS NOT NULL AND outcome IN
         ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found');
+
+-- Entries that changed rows, in the order in which a consumer reads them; those without a number yet,
+-- which have a 0, come first.
+CREATE INDEX hookrow_change_numbers
+    ON hookrow_notifications (change_number, id) WHERE change_number IS NOT NULL;
 
 CREATE TABLE hookrow_hours (
     hour TIMESTAMP WITH TIME ZONE NOT NULL,
