@@ -116,6 +116,15 @@ def check_cursor(name: str, value: object) -> None:
         raise ConfigurationError(f"{name} must be an integer of at least 0, not {kind_of(value)}.")
 
 
+def check_texts(**texts: object) -> None:
+    """Check strings that must contain more than whitespace."""
+    for name, value in texts.items():
+        if not isinstance(value, str):
+            reject(name, "a string", value)
+        if not value.strip():
+            raise ConfigurationError(f"{name} must not be blank.")
+
+
 def check_email(value: object) -> None:
     """Check the email address of a person."""
     if not isinstance(value, str):

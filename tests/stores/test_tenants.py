@@ -292,6 +292,20 @@ def test_manual_changes(engine: Engine) -> None:
     assert {row[1] for row in dry.after} == {1, (7, 1)}
 
 
+def test_manual_changes_through_a_receiver(engine: Engine) -> None:
+    """The name of an entry selects the tenant, and is required."""
+    make_teams(engine, "integer", 1, 2)
+    entries = {
+        name: Tenant(Postmark(f"{name}-{SECRET}"), id_) for id_, name in ((1, "a"), (2, "b"))
+    }
+    with closing(Receiver(entries, SQLStore(engine, schema_of(*ALL)))) as receiver:
+        receiver.suppress(ADA, reason="x", by="eve", message_id=MAIL, entry="b")
+        assert changed(engine) == [(2,), (), (2,)]
+        for name, message in ((None, "pass entry=, one of 'a', 'b'"), ("c", "no entry 'c'")):
+            with pytest.raises(ConfigurationError, match=message):
+                receiver.lift(ADA, reason="x", by="eve", entry=name)
+
+
 class TestLog:
     """The log of a receiver with several tenants."""
 

@@ -8,8 +8,9 @@ import pytest
 
 from hookrow import Request, RequestHead, Response
 from hookrow._diagnostics import CheckResult, Level
-from hookrow._server import health
-from hookrow._server.health import Liveness, Readiness
+from hookrow._diagnostics import readiness as health
+from hookrow._diagnostics.readiness import ReadinessHandler
+from hookrow._server.health import Liveness
 from wire import PATIENCE, TEXT
 
 REQUEST = Request(RequestHead("GET", "/readyz", ()), b"")
@@ -39,7 +40,7 @@ def test_readiness_is_the_result_of_the_check(monkeypatch: pytest.MonkeyPatch) -
     warning = CheckResult(Level.WARNING, "times", "It is wrong.")
     errors = [CheckResult(Level.ERROR, "tables", text) for text in ("'größe' is missing.", "")]
     check = Mock(side_effect=[[warning, *errors], [warning], LookupError, []])
-    readiness = Readiness(check, results())
+    readiness = ReadinessHandler(check, results())
     assert readiness.admit(REQUEST.head) is None
     missing = response(503, "not ready: 'größe' is missing.")
     failed = response(503, "not ready: The check of the database failed: LookupError.")
@@ -55,7 +56,7 @@ def test_readiness_is_the_result_of_the_check(monkeypatch: pytest.MonkeyPatch) -
 def test_the_last_notifications_count_as_well() -> None:
     """At once, although the result of the check is still valid."""
     check, recent = Mock(return_value=[]), results()
-    readiness = Readiness(check, recent)
+    readiness = ReadinessHandler(check, recent)
     assert readiness(REQUEST) == READY
     recent.fault.return_value = "The last 3 notifications got a 503: why"
     assert readiness(REQUEST) == response(503, f"not ready: {recent.fault()}")
@@ -72,12 +73,12 @@ def test_the_last_notifications_do_not_count_after_a_fault_that_the_check_detect
     monkeypatch.setattr(health, "VALID_FOR", 0.0)
     error = CheckResult(Level.ERROR, "database", "It is away.")
     check, recent = Mock(side_effect=[[], [error], [error], [], []]), results()
-    readiness = Readiness(check, recent)
+    readiness = ReadinessHandler(check, recent)
     for forgotten in (0, 0, 0, 1, 1):
         readiness(REQUEST)
         assert recent.forget.call_count == forgotten
     readiness.close()
-    slow = Readiness(Mock(return_value=[]), recent, deadline=0.0)
+    slow = ReadinessHandler(Mock(return_value=[]), recent, deadline=0.0)
     recent.forget.reset_mock()
     slow(REQUEST)
     slow._thread.submit(lambda: None).result(PATIENCE)
@@ -93,7 +94,9 @@ def test_while_the_spool_keeps_notifications_a_fault_only_needs_attention(
 ) -> None:
     error = CheckResult(Level.ERROR, "database", "It is away.")
     can_spool = Mock(return_value=True)
-    readiness = Readiness(lambda: [] if fault else [error], results(fault), can_spool=can_spool)
+    readiness = ReadinessHandler(
+        lambda: [] if fault else [error], results(fault), can_spool=can_spool
+    )
     assert readiness(REQUEST) == response(200, f"attention: {fault or error.text}")
     can_spool.return_value = False
     assert readiness(REQUEST) == response(503, f"not ready: {fault or error.text}")
@@ -109,7 +112,7 @@ def test_requests_share_a_check_and_get_503_if_it_hangs() -> None:
         assert end.wait(PATIENCE)
         return []
 
-    readiness = Readiness(check, results(), deadline=0.02)
+    readiness = ReadinessHandler(check, results(), deadline=0.02)
     with ThreadPoolExecutor(16) as threads:
         assert [*threads.map(readiness, [REQUEST] * 64)] == [SILENT] * 64
         readiness._deadline = PATIENCE
@@ -122,6 +125,6 @@ def test_requests_share_a_check_and_get_503_if_it_hangs() -> None:
 
 def test_no_thread_is_left() -> None:
     """If no thread can be started, or after `close`, the response is 503."""
-    readiness = Readiness(Mock(), results())
+    readiness = ReadinessHandler(Mock(), results())
     readiness.close()
     assert readiness(REQUEST) == SILENT

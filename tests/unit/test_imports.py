@@ -57,7 +57,7 @@ ORDER = (
     *("stores", "_observability", "providers"),
     *("metrics", "tracing", "_receiver"),
     *("_describe", "_near_misses", "_statistics", "_migrations", "migrations"),
-    *("_diagnostics", "_postmark_api", "asgi", "wsgi", "fastapi", "flask"),
+    *("_diagnostics", "_postmark_api", "readiness", "asgi", "wsgi", "fastapi", "flask"),
     *("testing", "pytest_plugin", "dashboard", "django"),
     *("_server", "_demo", "_cli", "__main__"),
     *("django._commands", "django.management"),

@@ -273,7 +273,7 @@ READINESS: Mapping[tuple[int, str], CheckResult] = {
         _RUN_CHECK,
     ),
 }
-"""The results by the status of /readyz and the beginning of its text; see `_server.health`."""
+"""The results by the status of /readyz and the beginning of its text; see `readiness`."""
 
 
 def diagnose_readiness(reply: Reply) -> CheckResult | None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Never
 
 import msgspec
 
-from hookrow._arguments import reject, several
+from hookrow._arguments import check_email, check_texts, reject, several
 from hookrow._concurrency import PeriodicTask, reset_after_fork
-from hookrow._core.notification import Arrival, Outcome, Refusal
+from hookrow._core.notification import Arrival, Key, Outcome, Refusal
 from hookrow._core.optional import ALWAYS, Kinds
 from hookrow._core.rules import is_for_probes
 from hookrow._faults import describe_bug, describe_fault, log_fault
@@ -43,6 +43,7 @@ from hookrow._receiver.entries import (
 )
 from hookrow._receiver.hooks import Hooks, OnRecorded, OnRefused
 from hookrow._receiver.hourly import HourlyCount
+from hookrow._receiver.manual import MAX_ENTERED_REASON, change_suppression
 from hookrow._receiver.options import ReceiverOptions
 from hookrow._receiver.recorder import (
     Responder,
@@ -293,6 +294,46 @@ class Receiver:
                 reject("A message id", "a string", each, "receiver.retry_now(*message_ids)")
         return self._parked.retry_now(message_ids)
 
+    def suppress(
+        self,
+        email: str,
+        *,
+        reason: str,
+        by: str,
+        message_id: str | None = None,
+        entry: str | None = None,
+    ) -> Outcome:
+        """Suppress a subscriber, as a user of the dashboard does; return the outcome.
+
+        The change is recorded as a notification: the same rules apply, the log has it, and a replay
+        repeats it. `reason` is stored on the row, and has at most 200 characters; `by` names the
+        author in the log. With a message id, its dispatch and the subscription to the dispatch's
+        list are suppressed, too. If the receiver has several entries, the log has the name `entry`;
+        if these are tenants, it is required, and only rows of its tenant change. The provider is
+        not told, and no hook is called.
+
+        The outcome is a `Recorded`, or a `Refused`, for example without such a subscriber. The
+        method waits for the database, and for rows that others have locked: in an event loop, call
+        it with `asyncio.to_thread`. Raises `ConfigurationError` for an invalid argument, and a
+        `StoreError` if the change cannot be recorded now.
+        """
+        return self._change(email, reason, by, message_id, entry, suppress=True)
+
+    def lift(
+        self,
+        email: str,
+        *,
+        reason: str,
+        by: str,
+        message_id: str | None = None,
+        entry: str | None = None,
+    ) -> Outcome:
+        """Lift the suppression of a subscriber, as `suppress` suppresses; return the outcome.
+
+        The log has the `reason`; the row then has none.
+        """
+        return self._change(email, reason, by, message_id, entry, suppress=False)
+
     def close(self, timeout: float | None = None) -> None:
         """Accept no more notifications, record those in the queue, and end all threads.
 
@@ -389,6 +430,48 @@ class Receiver:
             log=self.store.log,
         )
         self._observer.start(gauges)
+
+    def _change(
+        self,
+        email: str,
+        reason: str,
+        by: str,
+        message_id: str | None,
+        entry: str | None,
+        *,
+        suppress: bool,
+    ) -> Outcome:
+        check_email(email)
+        check_texts(reason=reason, by=by)
+        if len(reason) > MAX_ENTERED_REASON:
+            raise ConfigurationError(
+                f"reason must have at most {MAX_ENTERED_REASON} characters, not {len(reason)}."
+            )
+        return change_suppression(
+            self.store,
+            email,
+            reason=reason if suppress else None,
+            by=by,
+            at=self.clock(),
+            message_id=message_id,
+            note=reason,
+            bodies=self.options.keep_bodies,
+            entry=entry,
+            tenant=self._tenant_of(entry),
+        )
+
+    def _tenant_of(self, name: str | None) -> Key | None:
+        """Return the tenant of an entry. Raises `ConfigurationError` if the name is no entry's."""
+        names = ", ".join(repr(each.name) for each in self.entries if each.name is not None)
+        if name is None:
+            if self.entries.have_tenants:
+                raise ConfigurationError(f"Each entry is a tenant: pass entry=, one of {names}.")
+            return None
+        found = self.entries.named(name)
+        if found is None:
+            known = f"its entries are {names}" if names else "it has a single provider"
+            raise ConfigurationError(f"The receiver has no entry {name!r}: {known}.")
+        return found.tenant
 
     def _named(self, head: RequestHead) -> Entry[Provider] | None:
         """Return the entry whose name is in the path of a request, and keep it for later calls."""

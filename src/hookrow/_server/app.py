@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING
 from hookrow._concurrency import PeriodicTask
 from hookrow._core.notification import Arrival, Outcome, Refusal
 from hookrow._describe import describe_by_entry, pluralize
-from hookrow._diagnostics.check import check_database
 from hookrow._http import RequestHead
 from hookrow._observability.logging import outcome_name, rate_limit
 from hookrow._observability.observer import GroupEnd, Observer
 from hookrow._receiver.receiver import Receiver
 from hookrow._server import RECEIVER, release_sighup
-from hookrow._server.health import Liveness, Readiness
+from hookrow._server.health import Liveness
 from hookrow._server.preflight import require_password, warn_of_secret
 from hookrow._server.settings import Settings, check_tenants, providers_of
 from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.errors import ConfigurationError
 from hookrow.providers.postmark import Postmark
+from hookrow.readiness import Readiness
 from hookrow.stores._log_operations import DoubtfulClock, Retention
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._log import SQLLog
@@ -84,11 +84,7 @@ class Server:
             keep_bodies=settings.bodies,
             observer=[summary, self._metrics()] if settings.metrics else summary,
         )
-        self._readiness = Readiness(
-            partial(check_database, store.database, settings.schema, settings.tenants),
-            self.receiver.results,
-            can_spool=self.receiver.can_spool,
-        )
+        self._readiness = Readiness(self.receiver)
         self._pages["/readyz"] = ASGI(self._readiness)
         self._tasks = [
             PeriodicTask(self._log_secret_use, seconds=HOUR_SECONDS, name="count of secrets"),

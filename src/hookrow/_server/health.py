@@ -1,29 +1,10 @@
-"""Health checks: /healthz shows whether the process responds, /readyz whether it records.
-
-`_diagnostics.diagnosis` recognizes the texts of /readyz.
-"""
+"""The health check /healthz, which shows whether the process responds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Lock
-from time import monotonic
-
-from hookrow._diagnostics import CheckResult, Level
 from hookrow._http import Handler, Request, RequestHead, Response, plain
-from hookrow._receiver.results import RecentResults
-
-VALID_FOR = 1.0
-"""Seconds for which the result of a check is valid."""
-
-DEADLINE = 4.0
-"""Seconds that a request waits for a check: less than `asgi._CALL_TIMEOUT`, because the response at
-that limit does not mention the database."""
 
 _ALIVE = plain(200, "ok\n")
-_READY = plain(200, "ready\n")
-_SILENT = "The database does not respond."
 
 
 class Liveness(Handler):
@@ -36,82 +17,3 @@ class Liveness(Handler):
         """Respond."""
         del request
         return _ALIVE
-
-
-class Readiness(Handler):
-    """A handler that responds with 200 and "ready" if a notification would be recorded.
-
-    Otherwise, the response is a 503 with the first error of `check` or, if it has none, the fault
-    that the `results` of the last notifications show. While `can_spool` returns True, because
-    notifications are kept in a spool, the response is a 200 that begins with "attention".
-
-    Requests are not authenticated; to keep them from overloading the database, only one check runs
-    at a time, and its result is valid for a second.
-    """
-
-    def __init__(
-        self,
-        check: Callable[[], Iterable[CheckResult]],
-        results: RecentResults,
-        *,
-        can_spool: Callable[[], bool] = lambda: False,
-        deadline: float = DEADLINE,
-    ) -> None:
-        self._check = check
-        self._results = results
-        self._can_spool = can_spool
-        self._deadline = deadline
-        self._thread = ThreadPoolExecutor(1, "hookrow-readiness")
-        self._lock = Lock()
-        self._checked: Future[str | None] | None = None
-        self._expires = 0.0
-        self._was_sound = True
-
-    def admit(self, head: RequestHead) -> Response | None:
-        """Admit every request."""
-
-    def __call__(self, request: Request) -> Response:
-        """Respond with the last result while it is valid, otherwise with that of a new check."""
-        del request
-        fault = self._last_fault() or self._results.fault()
-        if fault is None:
-            return _READY
-        if self._can_spool():
-            return plain(200, f"attention: {fault}\n")
-        return plain(503, f"not ready: {fault}\n")
-
-    def close(self) -> None:
-        """Stop the thread after the check in progress."""
-        self._thread.shutdown(wait=False)
-
-    def _last_fault(self) -> str | None:
-        """Return the result of the last check while it is valid, otherwise that of a new one."""
-        try:
-            with self._lock:
-                if self._checked is None or self._has_expired(self._checked):
-                    self._checked = self._thread.submit(self._find_fault)
-                checked = self._checked
-            return checked.result(self._deadline)
-        except (TimeoutError, RuntimeError):  # RuntimeError: no thread can be started
-            return _SILENT
-
-    def _has_expired(self, checked: Future[str | None]) -> bool:
-        return checked.done() and monotonic() >= self._expires
-
-    def _find_fault(self) -> str | None:
-        """Run the check; return its first error, or None.
-
-        When a fault that the check has detected is over, it was probably the cause of the last
-        results: the server must not wait for a notification in order to be ready.
-        """
-        began = monotonic()
-        try:
-            fault = next((each.text for each in self._check() if each.level is Level.ERROR), None)
-        except Exception as error:  # noqa: BLE001 - no error makes the server ready
-            fault = f"The check of the database failed: {type(error).__name__}."
-        now = monotonic()
-        is_sound = fault is None and now < began + self._deadline
-        if is_sound and not self._was_sound:
-            self._results.forget()
-        self._was_sound, self._expires = is_sound, now + VALID_FOR
-        return fault

@@ -149,7 +149,7 @@ class _Observers(Observers):
 
     def collect(self) -> None:
         """Collect the gauges of each observer."""
-        with _own_connections():
+        with own_connections():
             super().collect()
 
 
@@ -159,7 +159,7 @@ def _notify(arrival: Arrival, outcome: Outcome) -> None:
 
 def _notify_in_thread(arrival: Arrival, outcome: Outcome) -> None:
     """Send the signal in the hook thread."""
-    with _own_connections():
+    with own_connections():
         _notify(arrival, outcome)
 
 
@@ -168,8 +168,8 @@ def _signal(outcome: Outcome) -> NotificationSignal:
 
 
 @contextmanager
-def _own_connections() -> Iterator[None]:
-    """Close old connections, as Django does before and after a request."""
+def own_connections() -> Iterator[None]:
+    """Close old connections of the thread, as Django does before and after a request."""
     close_old_connections()
     try:
         yield

@@ -33,6 +33,9 @@ from hookrow.errors import ConfigurationError
 logger = logging.getLogger("hookrow")
 
 
+NOT_CONFIGURED = "Returned 503 because of the settings: %s"
+"""The log line of a request that the settings do not allow to process."""
+
 View = TypeVar("View", bound=Callable[..., HttpResponseBase])
 
 
@@ -95,7 +98,7 @@ def _respond(request: HttpRequest, head: RequestHead) -> Response:
     try:
         handler = receiver()
     except ConfigurationError as error:
-        logger.error("Returned 503 because of the settings: %s", error)
+        logger.error(NOT_CONFIGURED, error)
         return RETRY_LATER
     refusal = handler.admit(head)
     if refusal is not None:

@@ -1,0 +1,57 @@
+"""Readiness in a project: `path("readyz", include("hookrow.django.readiness"))`.
+
+It responds as `hookrow serve` does at /readyz: with 200 and "ready" if a notification would be
+recorded, otherwise with 503 and the fault. Nobody needs to log in.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import lru_cache
+
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+from django.views.decorators.csrf import csrf_exempt
+
+from hookrow._diagnostics import CheckResult
+from hookrow._diagnostics.check import check_tables
+from hookrow._diagnostics.readiness import ReadinessHandler
+from hookrow._http import RETRY_LATER, Request
+from hookrow._receiver.receiver import Receiver
+from hookrow.django._receiver import own_connections, receiver
+from hookrow.django._views import NOT_CONFIGURED, django_response, head_of, outside_transactions
+from hookrow.errors import ConfigurationError
+
+logger = logging.getLogger("hookrow")
+
+app_name = "hookrow-readiness"
+
+
+@outside_transactions
+@csrf_exempt
+@login_not_required
+def _respond(request: HttpRequest) -> HttpResponse:
+    """Respond with the last result while it is valid, otherwise with that of a new check."""
+    head = head_of(request, request.path)
+    try:
+        handler = _handler(receiver())
+    except ConfigurationError as error:
+        logger.error(NOT_CONFIGURED, error)
+        return django_response(RETRY_LATER, head)
+    return django_response(handler(Request(head, b"")), head)
+
+
+urlpatterns = [path("", _respond, name="readiness")]
+
+
+@lru_cache(maxsize=1)
+def _handler(receiver: Receiver) -> ReadinessHandler:
+    store = receiver.store
+
+    def check() -> Sequence[CheckResult]:
+        with own_connections():
+            return list(check_tables(store.database, store.schema, store.tenants))
+
+    return ReadinessHandler(check, receiver.results, can_spool=receiver.can_spool)

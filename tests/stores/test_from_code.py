@@ -1,0 +1,123 @@
+"""What a host does to the log and the rows from its code: as the commands and the dashboard do."""
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from contract import fill
+from homes import Home
+from locations import PLACES, own_home
+from log_contract import entry, keep
+
+from engines import MEMORY
+from hookrow import ConfigurationError, Postmark, Receiver, Recorded, Refusal, Schema
+from hookrow.stores import DoubtfulClock, Forgotten, Prunable
+from hookrow.stores.sql import SQLStore
+from times import DAY, MINUTE
+from wire import SECRET
+
+home = pytest.fixture(own_home, params=PLACES)
+
+
+def days_ago(number: int) -> Any:  # noqa: ANN401 - the columns of an entry
+    at = datetime.now(UTC) - number * DAY
+    return {"received_at": at, "last_received_at": at}
+
+
+def test_forget(home: Home) -> None:
+    keep(home, entry(1), entry(2, body='{"cc": "s1@example.com"}'), entry(3))
+    assert home.store.forget("S1@example.com") == Forgotten(entries=1, bodies=1)
+    erased, other, kept = home.logged()
+    assert (erased["recipient"], erased["body"], other["body"]) == (None, None, None)
+    assert (other["recipient"], kept["body"]) == ("s2@example.com", '{"n": 3}')
+
+
+def test_prune(home: Home) -> None:
+    """Entries and bodies by age, counted first."""
+    keep(home, entry(1, **days_ago(9)), entry(2, **days_ago(5)), entry(3, **days_ago(1)))
+    ages = {"keep": 7 * DAY, "keep_bodies": 3 * DAY}
+    assert home.store.prunable(**ages, sure=True) == Prunable(entries=1, bodies=1)
+    assert home.store.prune(**ages, sure=True) == 2
+    older, newer = home.logged()
+    assert (older["body"], newer["body"]) == (None, '{"n": 3}')
+
+
+def test_suppress_and_lift(home: Home) -> None:
+    """The rows have the change, and the log its author."""
+    fill(home)
+    with closing(Receiver(Postmark(SECRET), home.store)) as receiver:
+        before = home.rows()["subscribers"][0]
+        email = before["email"]
+        outcome = receiver.suppress(email, reason="a letter", by="eve")
+        assert isinstance(outcome, Recorded)
+        suppressed = home.rows()["subscribers"][0]
+        assert suppressed["suppression_reason"] == "a letter"
+        assert abs(suppressed["suppressed_at"] - datetime.now(UTC)) < MINUTE
+        assert isinstance(receiver.lift(email, reason="a call", by="eve"), Recorded)
+        assert home.rows()["subscribers"][0]["suppressed_at"] is None
+        unknown = receiver.suppress("nobody@example.com", reason="a letter", by="eve")
+        assert unknown == Refusal.SUBSCRIBER_NOT_FOUND.refused()
+    bodies = [json.loads(each["body"]) for each in home.logged()]
+    assert [(each["ChangedBy"], each["Note"]) for each in bodies] == [
+        ("eve", "a letter"),
+        ("eve", "a call"),
+        ("eve", "a letter"),
+    ]
+    assert [each["SuppressSending"] for each in bodies] == [True, False, True]
+
+
+def test_a_clock_that_may_have_jumped() -> None:
+    """Without `sure`, nothing is deleted after a long time without notifications."""
+    with closing(SQLStore(MEMORY)) as store:
+        with store.transaction() as transaction:
+            transaction.write((), [entry(1, **days_ago(9)), entry(2, **days_ago(9))])
+        with pytest.raises(DoubtfulClock, match="Not pruned"):
+            store.prune(keep=DAY)
+        assert store.prune(keep=DAY, sure=True) == 1
+
+
+STORE_CALLS: dict[str, tuple[Callable[[SQLStore], object], str]] = {
+    "no ages": (lambda store: store.prune(), "Nothing is limited"),
+    "a number": (lambda store: store.prune(keep=90), "write keep=timedelta"),  # type: ignore[arg-type]
+    "a negative age": (lambda store: store.prunable(keep_bodies=-DAY), "not negative"),
+    "a flag": (lambda store: store.prune(keep=DAY, sure="no"), "sure must be True"),  # type: ignore[arg-type]
+    "no address": (lambda store: store.forget("ada"), "has no @"),
+    "bytes": (lambda store: store.forget(b"ada@x"), "must be a string"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize(("call", "message"), STORE_CALLS.values(), ids=STORE_CALLS)
+def test_invalid_arguments_of_a_store(call: Callable[[SQLStore], object], message: str) -> None:
+    with closing(SQLStore(MEMORY)) as store, pytest.raises(ConfigurationError, match=message):
+        call(store)
+
+
+def test_a_store_without_a_log() -> None:
+    with closing(SQLStore(MEMORY, Schema(log=None))) as store:
+        with pytest.raises(ConfigurationError, match="no log"):
+            store.forget("ada@example.com")
+        with pytest.raises(ConfigurationError, match="no log"):
+            store.prune(keep=DAY)
+
+
+INVALID_CHANGES: dict[str, tuple[dict[str, Any], str]] = {
+    "no address": ({"email": "ada"}, "has no @"),
+    "a blank reason": ({"reason": " "}, "reason must not be blank"),
+    "a long reason": ({"reason": "x" * 201}, "at most 200 characters, not 201"),
+    "no author": ({"by": ""}, "by must not be blank"),
+    "an unknown entry": ({"entry": "acme"}, "no entry 'acme': it has a single provider"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), INVALID_CHANGES.values(), ids=INVALID_CHANGES)
+def test_invalid_arguments_of_a_change(arguments: dict[str, Any], message: str) -> None:
+    given = {"email": "ada@example.com", "reason": "a letter", "by": "eve", **arguments}
+    with (
+        closing(SQLStore(MEMORY)) as store,
+        closing(Receiver(Postmark(SECRET), store)) as receiver,
+        pytest.raises(ConfigurationError, match=message),
+    ):
+        receiver.suppress(**given)
