@@ -99,6 +99,7 @@ class Model:
             self._schema.unguarded,
             first_opens="first_opened_at" in columns_of(self._schema, "dispatches"),
             tenants={each: str(each) for each in tenants if each is not None},
+            suppressible=self._schema.suppressible,
         )
 
     def _apply(self, change: Change) -> None:

@@ -412,6 +412,13 @@ def test_suppressions_change_all_rows_found_and_are_guarded_by_their_dates(
             assert _decide(notification, found, live=live) == Recorded(changes)
 
 
+def test_a_row_without_a_column_for_suppressions_does_not_change() -> None:
+    """The outcome reports only what a row records."""
+    found = replace(ROWS, suppressible={Suppressible.SUBSCRIBER, Suppressible.SUBSCRIPTION})
+    outcome = _decide(Suppressed(ADA, "m-1", EARLIER, "HardBounce"), found, live=True)
+    assert [change.row for change in outcome.changes] == [SUBSCRIBER, SUBSCRIPTION]
+
+
 @pytest.mark.parametrize(
     ("changed_at", "at"),
     [(None, NOW), (EARLIER, EARLIER), (NOW + DAY, NOW + DAY), (NOW + DAY + MOMENT, NOW)],

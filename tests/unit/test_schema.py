@@ -94,6 +94,7 @@ def test_a_role_without_suppression_columns_needs_no_dates(
     role: Role | None, log: str | None
 ) -> None:
     schema = Schema(subscriptions=role, log=log)
+    assert schema.suppressible == {Suppressible.SUBSCRIBER, Suppressible.DISPATCH}
     assert not schema.dated_in_side_table
     assert not schema.unguarded
 

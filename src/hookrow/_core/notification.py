@@ -237,8 +237,9 @@ class Rows(msgspec.Struct, frozen=True):
     `subscribers` maps ASCII-lowered emails, and `dispatches` message ids, to all matching rows;
     `subscriptions` maps (list, subscriber) pairs to existing subscriptions, whose keys may differ
     from the pairs in case, if the database ignores it. `unguarded` are the kinds of row for which
-    no date of the last change is stored. With `exact`, an email matches only rows with the same
-    spelling or with the lower-case one. `first_opens` is whether first opens are recorded.
+    no date of the last change is stored, and `suppressible` those with a column for suppressions.
+    With `exact`, an email matches only rows with the same spelling or with the lower-case one.
+    `first_opens` is whether first opens are recorded.
     `tenants` maps the tenant of each arrival to the form in which the rows have it: the database
     may store equal values in several forms. It is empty if the mapping has no column of tenants.
     """
@@ -250,6 +251,7 @@ class Rows(msgspec.Struct, frozen=True):
     exact: bool = False
     first_opens: bool = False
     tenants: Mapping[Key | None, str] = MappingProxyType({})
+    suppressible: Collection[Suppressible] = tuple(Suppressible)
 
 
 class SetTime(msgspec.Struct, frozen=True, gc=False):

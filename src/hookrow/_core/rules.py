@@ -370,6 +370,7 @@ def _suppression(
         # Without a stored date of the last change, a row accepts every change, even a late one.
         SetSuppression(kind, key, at, reason, guarded=kind not in rows.unguarded)
         for kind, key in _suppressible(dispatch, subscriber, rows)
+        if kind in rows.suppressible
     ]
 
 

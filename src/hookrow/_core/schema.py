@@ -358,6 +358,12 @@ class Schema:
         """Whether every row belongs to a tenant."""
         return self.subscribers.tenant is not None
 
+    @cached_property
+    def suppressible(self) -> Collection[Suppressible]:
+        """The kinds of row with a column for suppressions; others do not change by one."""
+        kinds = (kind for kind in Suppressible if kind.value in self.roles)
+        return frozenset(kind for kind in kinds if {*SUPPRESSION} & self.columns(kind.value).keys())
+
     @property
     def dated_in_side_table(self) -> Collection[Suppressible]:
         """The kinds of row whose last change hookrow dates itself, because no column does."""
@@ -416,9 +422,8 @@ class Schema:
 
     @cached_property
     def _without_date(self) -> Collection[Suppressible]:
-        kinds = [kind for kind in Suppressible if kind.value in self.roles]
-        kept = {kind: {*SUPPRESSION} & self.columns(kind.value).keys() for kind in kinds}
-        return {kind for kind in kinds if kept[kind] and "suppression_changed_at" not in kept[kind]}
+        column = "suppression_changed_at"
+        return {kind for kind in self.suppressible if column not in self.columns(kind.value)}
 
     def _unused(self, name: str) -> Collection[str]:
         """Return the columns that this host does not use, by hookrow's names."""

@@ -73,6 +73,7 @@ class SQLReading:
             exact=tables.schema.subscribers.fold == "exact",
             first_opens=tables.first_opens,
             tenants=found.tenants,
+            suppressible=tables.schema.suppressible,
         )
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
