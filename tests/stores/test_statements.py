@@ -194,6 +194,15 @@ def test_changes_of_the_log(home: Home, change: Callable[[SQLLog], object]) -> N
     assert "SCAN hookrow" not in found
 
 
+def test_changes_for_a_consumer(home: Home) -> None:
+    """Those with a number, and those without, are found by their index in a long log."""
+    with statements(home) as executed:
+        reader(home).changes(0, limit=64)
+    found = [each for each in executed if "WHERE change_number" in each[0]]
+    assert len(found) >= 2
+    assert plan(home, found).count("hookrow_change_numbers") == len(found)
+
+
 def test_changes_of_a_person(home: Home) -> None:
     """An index has the changes of suppression only, so a person's are found among many entries."""
     with statements(home) as executed:

@@ -68,17 +68,18 @@ class ChangeNumbers:
         Those of one call are in the order of their ids. Returns 0 if there is none; others may be
         left. An entry that another transaction is changing is left for the next call.
         """
-        # A range, so that the planner reads the index in its order rather than the primary key.
-        pending = f"FROM {self._log} WHERE change_number < {UNNUMBERED + 1}"
-        if not connection.fetch(f"SELECT 1 {pending} LIMIT 1"):
+        # A range in the order of the index, so that the planner reads neither the primary key nor,
+        # if it expects many changes without a number, the whole table.
+        pending = (
+            f"SELECT id FROM {self._log} WHERE change_number < {UNNUMBERED + 1} "
+            "ORDER BY change_number, id LIMIT"
+        )
+        if not connection.fetch(f"{pending} 1"):
             return 0
         for name in (_LAST, _PRUNED):
             connection.execute(self._insert({}), [name, "0"])
         last = self.bounds(connection, self._dialect.for_update).last
-        rows = connection.fetch(
-            f"SELECT id {pending} ORDER BY change_number, id LIMIT {IDS_PER_BATCH} "
-            f"{self._dialect.skip_locked}"
-        )
+        rows = connection.fetch(f"{pending} {IDS_PER_BATCH} {self._dialect.skip_locked}")
         if not rows:
             return 0
         ids = sorted(id_ for (id_,) in rows)
