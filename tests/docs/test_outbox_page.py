@@ -62,6 +62,7 @@ def write_until(stopped: Event, url: str, seed: int) -> None:
             }
             with suppress(StoreError):  # the provider would send them again
                 record(store, outcomes, lambda: stopped.wait(chosen.random() / 50))
+            stopped.wait(0.05)  # on SQLite, the consumer needs the lock, too
 
 
 @contextmanager
