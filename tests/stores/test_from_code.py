@@ -9,15 +9,24 @@ from typing import Any
 import pytest
 from contract import fill
 from homes import Home
-from locations import PLACES, own_home
+from locations import ON_SQLITE, PLACES, own_home
 from log_contract import entry, keep
 
 from engines import MEMORY
-from hookrow import ConfigurationError, Postmark, Receiver, Recorded, Refusal, Schema
+from hookrow import (
+    ConfigurationError,
+    Postmark,
+    Receiver,
+    Recorded,
+    Refusal,
+    Role,
+    Schema,
+    Tenant,
+)
 from hookrow.stores import DoubtfulClock, Forgotten, Prunable
 from hookrow.stores.sql import SQLStore
 from times import DAY, MINUTE
-from wire import SECRET
+from wire import ADA, SECRET
 
 home = pytest.fixture(own_home, params=PLACES)
 
@@ -33,6 +42,33 @@ def test_forget(home: Home) -> None:
     erased, other, kept = home.logged()
     assert (erased["recipient"], erased["body"], other["body"]) == (None, None, None)
     assert (other["recipient"], kept["body"]) == ("s2@example.com", '{"n": 3}')
+
+
+def test_forget_in_some_entries(home: Home) -> None:
+    """Only what the log has of these entries is erased, and a name that it lacks is refused."""
+    keep(home, *(entry(n, recipient=ADA, entry=name) for n, name in enumerate(("acme", "globex"))))
+    with pytest.raises(ConfigurationError, match="no notification of an entry 'acm'"):
+        home.store.forget(ADA, entries=["acme", "acm"])
+    assert home.store.forget(ADA, entries=["acme"]) == Forgotten(entries=1)
+    assert home.store.forget(ADA) == Forgotten(entries=1)
+
+
+@ON_SQLITE
+def test_forget_with_tenants(home: Home) -> None:
+    """The caller chooses, because the address may be that of a person of each tenant."""
+    home.run("ALTER TABLE hookrow_subscribers ADD COLUMN team INTEGER")
+    schema = Schema(subscribers=Role("hookrow_subscribers", tenant="team"))
+    teams = {name: Tenant(Postmark(SECRET), n) for n, name in enumerate(("acme", "globex"))}
+    with closing(SQLStore(home.url, schema)) as store:
+        with pytest.raises(ConfigurationError, match="are tenants, and the address"):
+            store.forget(ADA)
+        assert store.forget(ADA, all_entries=True) == Forgotten()
+        with pytest.raises(ConfigurationError, match="no notification of an entry 'acme'"):
+            store.forget(ADA, entries=["acme"])
+        with closing(Receiver(teams, store)):
+            assert store.forget(ADA, entries=["acme"]) == Forgotten()
+            with pytest.raises(ConfigurationError, match="Did you mean 'acme'"):
+                store.forget(ADA, entries=["acm"])
 
 
 def test_prune(home: Home) -> None:
@@ -85,6 +121,10 @@ STORE_CALLS: dict[str, tuple[Callable[[SQLStore], object], str]] = {
     "a negative age": (lambda store: store.prunable(keep_bodies=-DAY), "not negative"),
     "a flag": (lambda store: store.prune(keep=DAY, sure="no"), "sure must be True"),  # type: ignore[arg-type]
     "no address": (lambda store: store.forget("ada"), "has no @"),
+    "a name alone": (lambda store: store.forget(ADA, entries="acme"), "must be a list of the"),
+    "no names": (lambda store: store.forget(ADA, entries=[]), "entries must not be empty"),
+    "a number as a name": (lambda store: store.forget(ADA, entries=[1]), "must be a string, not 1"),  # type: ignore[list-item]
+    "both": (lambda store: store.forget(ADA, entries=["a"], all_entries=True), "not both"),
     "bytes": (lambda store: store.forget(b"ada@x"), "must be a string"),  # type: ignore[arg-type]
 }
 

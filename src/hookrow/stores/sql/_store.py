@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from math import inf
@@ -20,11 +20,11 @@ from hookrow._arguments import (
 )
 from hookrow._core.notification import Key
 from hookrow._core.optional import Kinds, recorded_kinds
-from hookrow._core.schema import Schema
+from hookrow._core.schema import Schema, nearest
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores._change_dates import warn_of_unguarded
 from hookrow.stores._errors import Rejected, SchemaChanged, Unavailable, WrongMapping
-from hookrow.stores._log import Forgotten, Prunable, RecordedChange
+from hookrow.stores._log import Forgotten, Prunable, Query, RecordedChange
 from hookrow.stores._log_operations import Retention
 from hookrow.stores.sql._connections import Connection, Database, server_time
 from hookrow.stores.sql._log import SQLLog
@@ -235,18 +235,38 @@ class SQLStore:
         check_counts(limit=limit)
         return self._require_log().changes(after, limit=limit)
 
-    def forget(self, email: str) -> Forgotten:
+    def forget(
+        self, email: str, *, entries: Collection[str] | None = None, all_entries: bool = False
+    ) -> Forgotten:
         """Erase a person's address, and the bodies that contain it, from the log.
 
         This is `hookrow log forget`, which describes what is erased and what is left. A spool is
         not searched. The rows of the person are the host's.
 
+        `entries` are names of the receiver's entries: notifications of others are neither searched
+        nor changed. If the mapping has tenants, they are required, because the address may be that
+        of a person of each tenant; `all_entries=True` erases the people of all tenants instead.
+
         Waits for the database, for long if the log is large: in an event loop, call it with
-        `asyncio.to_thread`. Raises `ConfigurationError` without a log, or if the argument is not
-        an email address, and a `StoreError`; what was erased before stays erased.
+        `asyncio.to_thread`. Raises `ConfigurationError` without a log, if an argument is invalid,
+        or if there is an entry of which neither a receiver of this store (with tenants) nor the log
+        knows; and a `StoreError`, after which what was erased before stays erased.
         """
         check_email(email)
-        return self._require_log().forget(email)
+        check_flags(all_entries=all_entries)
+        log = self._require_log()
+        if entries is None:
+            if self.has_tenants and not all_entries:
+                raise ConfigurationError(
+                    "The entries of the receiver are tenants, and the address may be that of a "
+                    'person of several of them: pass entries=["acme"], or all_entries=True to '
+                    "erase the people of all tenants."
+                )
+        elif all_entries:
+            raise ConfigurationError("Pass either entries or all_entries=True, not both.")
+        else:
+            self._check_entries(entries, log)
+        return log.forget(email, entries=entries)
 
     def prune(
         self,
@@ -297,6 +317,22 @@ class SQLStore:
         self.log = SQLLog(database, schema, self._verified) if schema.log else None
         self.row_counts = SQLRowCounts(database, lambda: self.role_tables)
         self.suppressions = SQLSuppressions(database, schema, lambda: self.role_tables)
+
+    def _check_entries(self, names: object, log: SQLLog) -> None:
+        """Raise `ConfigurationError` unless these are names of entries that are known."""
+        line = 'entries=["acme"]'
+        if isinstance(names, str) or not isinstance(names, Collection):
+            reject("entries", "a list of the names of entries", names, line)
+        if not names:
+            raise ConfigurationError(f"entries must not be empty: write {line}.")
+        for name in names:
+            if not isinstance(name, str):
+                reject("The name of an entry", "a string", name, line)
+            if name not in self.tenants and not log.count(Query(entry=name), limit=1):
+                raise ConfigurationError(
+                    f"The log has no notification of an entry {name!r}, and no receiver of this "
+                    f"store has such a tenant.{nearest(name, self.tenants)}"
+                )
 
     def _require_log(self) -> SQLLog:
         """Return the log. Raises `ConfigurationError` without one."""
