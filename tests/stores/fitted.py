@@ -92,6 +92,10 @@ class FittedHome(Home):
         }
         super().fill(messages=messages, **{name: [*given[name], *twins[name]] for name in given})
 
+    @property
+    def _has_uuids(self) -> bool:
+        return True
+
     def _columns(self, name: str) -> list[Column[Any]]:
         mapped = [
             Column(theirs, self._type(ours), primary_key=ours == "id")

@@ -1,10 +1,11 @@
 """A host's tables: their names, types, views, schemas, conditions and indexes."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from datetime import date, timedelta, timezone
 from itertools import cycle
 from typing import get_args
+from uuid import UUID
 
 import pytest
 from contract import ADA, NOON, arrival, fill, insistent, opens, statuses
@@ -14,11 +15,18 @@ from locations import empty_engine, own_engine
 from sqlalchemy import Engine, MetaData, insert, make_url, select, text
 
 from copying import replace
-from databases import ALL, kind_of
+from databases import ALL, KINDS, kind_of
 from engines import run
 from hookrow import ConfigurationError, Reactivated, Role, Schema, SchemaMismatch, Suppressed
 from hookrow._core.log_entry import log_entries
-from hookrow._core.notification import EventTime, Notification, Refusal, SetTime, Suppressible
+from hookrow._core.notification import (
+    EventTime,
+    Key,
+    Notification,
+    Refusal,
+    SetTime,
+    Suppressible,
+)
 from hookrow._core.rules import fail
 from hookrow._core.schema import SUPPRESSION, Fold
 from hookrow._diagnostics import indexes
@@ -28,6 +36,7 @@ from hookrow._receiver.recorder import record, record_unlocked
 from hookrow.migrations import upgrade
 from hookrow.stores._log import START, Origin, Query
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql._dialects import DIALECTS
 from hookrow.stores.sql._urls import open_database
 from hookrow.stores.sql._verify import verify
 from hookrow.stores.tables import attach, folded
@@ -101,6 +110,39 @@ def test_every_name(empty_database_url: str, first: int, *, supplied: bool) -> N
             kind.execute(empty_database_url, statement.replace("CONCURRENTLY ", ""))
 
 
+UID = UUID("b7bc2f4a-e38e-4336-af7d-e6c392c2f817")
+
+
+def is_mariadb(engine: Engine) -> bool:
+    return "MariaDB" in run(engine, "SELECT version()")[0][0]
+
+
+def on_every(type_: str) -> dict[str, tuple[str, str]]:
+    return dict.fromkeys(DIALECTS, (type_, type_))
+
+
+DIGITS_AS_TEXT = {"sqlite": ("char(32)", "char(32)"), "mariadb": ("char(32)", "char(32)")}
+KEYS: Sequence[tuple[Mapping[str, tuple[str, str]], str, set[Key]]] = [
+    (on_every("integer"), "7", {7}),
+    (on_every("bigint"), str(2**40 + 7), {2**40 + 7}),
+    (on_every("varchar(40)"), "key-7", {"key-7"}),
+    (on_every("varchar(32)"), UID.hex, {UID.hex}),
+    (on_every("char(36)"), str(UID), {str(UID)}),
+    ({**DIGITS_AS_TEXT, "postgresql": ("uuid", "uuid")}, UID.hex, {UID}),
+    (DIGITS_AS_TEXT, UID.hex.upper(), {UID.hex.upper()}),
+    (DIGITS_AS_TEXT, "key-7", {"key-7"}),
+    ({"sqlite": ("uuid", "uuid")}, UID.hex, {UID}),
+    ({"sqlite": ("uuid", "uuid")}, str(UID), {str(UID)}),
+    ({"mariadb": ("uuid", "uuid")}, str(UID), {UID}),
+    ({"mariadb": ("uuid", "char(32)")}, UID.hex, {UID}),
+    ({"mariadb": ("uuid", "char(36)")}, str(UID), {UID, str(UID)}),
+    ({"mariadb": ("char(36)", "uuid")}, str(UID), {str(UID)}),
+]
+"""The types of keys and of references, by dialect; a stored key, and its values in Python.
+
+A key to which a text refers is a text, too; nothing refers to the id of a dispatch."""
+
+
 class TestColumnTypes:
     """A notification reaches the right rows, whatever the types of a host's columns."""
 
@@ -113,8 +155,11 @@ class TestColumnTypes:
 
     def check(
         self, engine: Engine, keys: Sequence[object], key: str, other: str, kind: str
-    ) -> None:
-        """Suppress the rows with the first key, beside the second: one by one, and in a group."""
+    ) -> Collection[Key]:
+        """Suppress the rows with the first key, beside the second: one by one, and in a group.
+
+        Return the keys in the outcomes.
+        """
         keyed = ("people.id", "sends.id", "members.list_id")
         others = ("sends.subscriber_id", "sends.list_id", "members.subscriber_id")
         texts = ("people.email", "sends.provider_message_id")
@@ -145,6 +190,28 @@ class TestColumnTypes:
             with engine.begin() as connection:
                 for table in ("people", "sends", "members"):
                     assert connection.execute(text(lift.format(table))).rowcount == 1
+        rows = [change.row for each in outcomes for change in getattr(each, "changes", ())]
+        return {part for _, key_ in rows for part in (key_ if isinstance(key_, tuple) else [key_])}
+
+    @pytest.mark.parametrize(
+        ("empty_database_url", "key", "reference", "stored", "expected"),
+        [
+            (kind.name, *types[kind.dialect], stored, expected)
+            for types, stored, expected in KEYS
+            for kind in KINDS
+            if kind.dialect in types
+        ],
+        indirect=["empty_database_url"],
+    )
+    def test_types_in_python(
+        self, engine: Engine, key: str, reference: str, stored: str, expected: set[Key]
+    ) -> None:
+        """A key has the same type on every database, which depends on the column's type."""
+        if key == "uuid" and kind_of(engine).dialect == "mariadb" and not is_mariadb(engine):
+            pytest.skip("MySQL has no type for UUIDs")
+        other = stored.replace("7", "8")
+        found = self.check(engine, [stored, other], key, reference, "varchar(320)")
+        assert found == expected
 
     @pytest.mark.parametrize("empty_database_url", ["sqlite"], indirect=True)
     @pytest.mark.parametrize("kind", ["", "uuid", "blob", "date", "char(4)"])

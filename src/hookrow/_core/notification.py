@@ -15,7 +15,10 @@ from uuid import UUID
 import msgspec
 
 Key: TypeAlias = int | str | UUID
-"""The primary key of a row; its type depends on the table."""
+"""The primary key of a row. Its type depends on that of the column, and not on the database.
+
+Integers are int, texts str, and UUIDs UUID, also if the database stores their digits as text.
+"""
 
 
 class EventTime(Enum):

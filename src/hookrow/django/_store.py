@@ -76,7 +76,9 @@ class DjangoStore(SQLStore):
             return self._built
         columns = {
             role: {
-                name: replace(column, read=fields[name].read, write=fields[name].write)
+                name: replace(
+                    column, read=fields[name].read, write=fields[name].write, read_key=None
+                )
                 for name, column in tables.named_columns(role).items()
             }
             for role, fields in self.mapping.columns.items()

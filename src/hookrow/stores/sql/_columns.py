@@ -29,6 +29,9 @@ class Column:
     holds_uuids: bool = False
     """Whether its values are UUIDs: on SQLite and MariaDB, also whether it is CHAR(32), in which
     Django and SQLAlchemy store their digits."""
+    read_key: Convert | None = None
+    """Converts a key that drivers return as the text of a UUID; not called with None. The text can
+    be computed from the result, so that it finds the row."""
     ignores_case: bool = False
     """Whether it can be compared ignoring case without a function: CITEXT, a collation that is not
     deterministic, MariaDB's collations that ignore the case of all ASCII letters, and any column of

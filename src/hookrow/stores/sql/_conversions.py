@@ -1,7 +1,8 @@
 """Converts values between hookrow and columns that store them in another form.
 
-Conversions exist only for a host's custom field types and for columns of UUIDs, in which a host may
-store message ids, because the provider's are GUIDs. All other columns cost nothing.
+Conversions exist only for a host's custom field types and for columns of UUIDs. These may be keys,
+which have one type in Python on every database, and a host may store message ids in them, because
+the provider's are GUIDs. All other columns cost nothing.
 """
 
 from __future__ import annotations
@@ -29,6 +30,16 @@ LIST = 4
 _TENANTS = (5, 6)
 """The indexes of tenants in the same rows."""
 
+_KEYS = (
+    (("subscribers", "id"), ("dispatches", "subscriber_id"), ("subscriptions", "subscriber_id")),
+    (("dispatches", "id"),),
+    (("dispatches", "list_id"), ("messages", "list_id"), ("subscriptions", "list_id")),
+)
+"""The columns that hold the same keys, which are compared in Python."""
+
+_DIGITS_FORMAT = re.compile("[0-9a-f]{32}")
+"""The form in which SQLAlchemy and Django store a UUID in a column of text."""
+
 _GUID_FORMAT = re.compile(GUID_PATTERN, re.IGNORECASE)
 """The canonical form, in upper or lower case: the provider sends no other."""
 
@@ -46,6 +57,7 @@ class Conversions:
         tenants: Mapping[str, Column],
     ) -> None:
         self._columns = columns
+        self._readers = _readers_of_keys(columns)
         lists = "messages" if "messages" in columns else "dispatches"
         are_uuids = any(each.holds_uuids or each.kind == "binary" for each in tenants.values())
         self.tenant: Callable[[str], str] | None = tenant_digits if are_uuids else None
@@ -65,9 +77,10 @@ class Conversions:
         for kind, names in written.items():
             named = {f"key_{n}": columns[kind.value][field] for n, field in enumerate(KEYS[kind])}
             named |= {field: columns[kind.value][field] for field in names}
-            self.state[kind] = _present(enumerate(column.read for column in named.values()))
+            fields = [*KEYS[kind], *names]
+            self.state[kind] = _present(enumerate(self.read(kind.value, each) for each in fields))
             self._writes[kind] = _present((name, column.write) for name, column in named.items())
-        self.pairs = _pairs_of(columns, self.tenant)
+        self.pairs = self._pairs()
         """The conversions of the rows of `Statements.select_pairs`."""
         self.are_needed = any((self.found, *self.state.values(), *self._writes.values()))
         """Whether any column has a conversion."""
@@ -75,7 +88,7 @@ class Conversions:
     def read(self, role: str, name: str) -> Convert | None:
         """Return the conversion of a column's values; None if there is none, or no such column."""
         column = self._columns[role].get(name)
-        return column.read if column else None
+        return self._readers.get((role, name), column.read) if column else None
 
     def keys(self, kind: Suppressible, keys: Collection[Any]) -> Sequence[Sequence[Any]]:
         """Return the parts of each key, as the columns store them."""
@@ -95,6 +108,13 @@ class Conversions:
             for name, value in values.items()
         }
 
+    def _pairs(self) -> Converters:
+        kind = Suppressible.SUBSCRIPTION
+        if kind.value not in self._columns:
+            return {}
+        key = [self.read(kind.value, name) for name in KEYS[kind]]
+        return _present(enumerate([*key, *key, self.tenant]))
+
 
 def converted(rows: Sequence[Row], converters: Converters) -> Sequence[Row]:
     """Return rows with their values converted. None stays None."""
@@ -109,12 +129,20 @@ def converted(rows: Sequence[Row], converters: Converters) -> Sequence[Row]:
     ]
 
 
-def _pairs_of(columns: Mapping[str, Mapping[str, Column]], tenant: Convert | None) -> Converters:
-    kind = Suppressible.SUBSCRIPTION
-    if kind.value not in columns:
-        return {}
-    key = [columns[kind.value][name].read for name in KEYS[kind]]
-    return _present(enumerate([*key, *key, tenant]))
+def _readers_of_keys(
+    columns: Mapping[str, Mapping[str, Column]],
+) -> Mapping[tuple[str, str], Convert]:
+    """Return the conversions of keys to UUIDs, by role and column.
+
+    Keys are texts if any column that refers to them holds other texts, such as a CHAR(36).
+    """
+    readers: dict[tuple[str, str], Convert] = {}
+    for same in _KEYS:
+        present = [(role, name) for role, name in same if name in columns.get(role, ())]
+        read = {(role, name): columns[role][name].read_key for role, name in present}
+        if None not in read.values():
+            readers |= _present(read.items())
+    return readers
 
 
 def _present(converters: Iterable[tuple[K, Convert | None]]) -> dict[K, Convert]:
@@ -135,6 +163,13 @@ def by_message_id(message_ids: Iterable[str], values: Mapping[str, T]) -> dict[s
         for message_id in message_ids
         if _GUID_FORMAT.fullmatch(message_id) and _digits(message_id) in by_digits
     }
+
+
+def uuid_of_digits(stored: Any) -> Any:  # noqa: ANN401 - of a column without a type
+    """Return 32 hexadecimal digits in lower case as a UUID; another value is returned unchanged."""
+    if isinstance(stored, str) and _DIGITS_FORMAT.fullmatch(stored):
+        return UUID(stored)
+    return stored
 
 
 def guid(stored: str) -> str:

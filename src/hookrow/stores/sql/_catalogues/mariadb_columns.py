@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from string import ascii_lowercase
 from typing import NamedTuple
+from uuid import UUID
 
-from hookrow.stores.sql._columns import Column
+from hookrow.stores.sql._columns import Column, Convert
+from hookrow.stores.sql._conversions import uuid_of_digits
 
 COLUMN_FIELDS = """column_name, data_type, column_type, is_nullable = 'YES', extra,
     column_default IS NOT NULL AND column_default <> 'NULL',
@@ -95,6 +97,7 @@ def column_of(row: ColumnRow, collation: Collation | None) -> Column:
         generated=" GENERATED" in row.extra,
         default=bool(row.has_default) or "auto_increment" in row.extra,
         holds_uuids=data_type == "uuid" or declared == "char(32)",
+        read_key=_READ_KEY.get(declared),
         ignores_case=collation is not None and collation.ignores_case,
         lowers_ascii=collation is None or collation.lowers_ascii,
         finds_rows=data_type in _TYPES_OF_KEYS,
@@ -198,6 +201,9 @@ _TYPES_OF_VALUES = {
 
 A text is converted to a UUID, by whose index it is found; JSON_TABLE has no such type.
 """
+
+_READ_KEY: Mapping[str, Convert] = {"uuid": UUID, "char(32)": uuid_of_digits}
+"""The conversions of keys to UUIDs, by the declaration of the column."""
 
 _WIDTH = re.compile(r"INT\((?!1\))\d+\)")
 """The width of an integer in MariaDB's catalogue, which has no effect; 1 stands for BOOLEAN."""

@@ -19,6 +19,7 @@ from hookrow.stores.sql._catalogues.base import (
     flag_conditions,
 )
 from hookrow.stores.sql._columns import Column
+from hookrow.stores.sql._conversions import uuid_of_digits
 from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 
 
@@ -249,6 +250,8 @@ def _sqlite_column(name: str, declared: str, nullable: int, generated: int, defa
         generated=bool(generated),
         default=bool(default),
         holds_uuids=type_name == "CHAR(32)",
+        # SQLAlchemy declares a column of its type UUID so, and one of its type Uuid as CHAR(32).
+        read_key=uuid_of_digits if type_name in {"CHAR(32)", "UUID"} else None,
         ignores_case=True,
     )
 
