@@ -334,7 +334,9 @@ def _steps(log: SQLLog) -> Mapping[str, Callable[[], object]]:
             before=now, bodies_before=now, parked_before=NOON
         ),
         "prune bodies": lambda: list(prune(bodies_only=True)),
-        "prune": lambda: list(prune(bodies_only=False)),
+        "prune": lambda: list(prune(bodies_only=False, before=NOON - DAY)),
+        "changes": lambda: log.changes(0, limit=10),
+        "prune for a consumer": lambda: list(prune(bodies_only=False)),
         "forget": lambda: log.forget("s3@example.com"),
         "forget in an entry": lambda: log.forget("s4@example.com", entries=["postmark"]),
     }

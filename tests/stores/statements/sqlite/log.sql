@@ -168,6 +168,27 @@ SELECT coalesce((SELECT CAST(value AS bigint) FROM "hookrow_meta" WHERE name = '
 -- prune
 DELETE FROM "hookrow_notifications" WHERE last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id <= %s AND NOT (first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL) AND id BETWEEN %s AND %s;
 
+-- changes
+SELECT id, change_number FROM "hookrow_notifications" WHERE change_number > %s ORDER BY change_number LIMIT 10;
+
+-- changes
+SELECT id FROM "hookrow_notifications" WHERE change_number < 1 ORDER BY change_number, id LIMIT 1;
+
+-- changes
+SELECT id FROM "hookrow_notifications" WHERE change_number < 1 ORDER BY change_number, id LIMIT 1000 ;
+
+-- changes
+UPDATE "hookrow_notifications" SET change_number = id + 0 WHERE id IN (SELECT value FROM json_each(%s));
+
+-- changes
+SELECT id, length(body) FROM "hookrow_notifications" WHERE id IN (SELECT value FROM json_each(%s)) ORDER BY change_number;
+
+-- prune for a consumer
+SELECT max(change_number) FROM "hookrow_notifications" WHERE last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id <= %s AND NOT (first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL) AND id BETWEEN %s AND %s AND (change_number IS NULL OR change_number > 0);
+
+-- prune for a consumer
+DELETE FROM "hookrow_notifications" WHERE last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id <= %s AND NOT (first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL) AND id BETWEEN %s AND %s AND (change_number IS NULL OR change_number > 0);
+
 -- forget
 UPDATE "hookrow_notifications" SET recipient = NULL, body = NULL, reason = NULL, retry_at = NULL WHERE recipient = %s AND id BETWEEN %s AND %s;
 
