@@ -30,7 +30,7 @@ LIST = 4
 _TENANTS = (5, 6)
 """The indexes of tenants in the same rows."""
 
-_KEYS = (
+_SAME_KEYS = (
     (("subscribers", "id"), ("dispatches", "subscriber_id"), ("subscriptions", "subscriber_id")),
     (("dispatches", "id"),),
     (("dispatches", "list_id"), ("messages", "list_id"), ("subscriptions", "list_id")),
@@ -137,7 +137,7 @@ def _readers_of_keys(
     Keys are texts if any column that refers to them holds other texts, such as a CHAR(36).
     """
     readers: dict[tuple[str, str], Convert] = {}
-    for same in _KEYS:
+    for same in _SAME_KEYS:
         present = [(role, name) for role, name in same if name in columns.get(role, ())]
         read = {(role, name): columns[role][name].read_key for role, name in present}
         if None not in read.values():
