@@ -95,3 +95,19 @@ def test_a_frozen_server_in_group_commit(
         eventually(lambda: own_mariadb.execute(opened, url=own_mariadb_url))
         assert Spool(spool).count() == 0
         assert is_healthy()
+
+
+@pytest.mark.parametrize("group_commit", [False, True])
+def test_a_frozen_server_for_a_provider_that_does_not_repeat_a_503(
+    own_mariadb: Server, own_mariadb_url: str, spool: Path, *, group_commit: bool
+) -> None:
+    """A part of the deadline is kept for the spool, so the first notification gets a 200."""
+    world.fill(own_mariadb_url)
+    options = {"SPOOL": spool, "SWEEP": True, "ACKNOWLEDGE_SPOOLED": True}
+    with django_host.project(own_mariadb_url, GROUP_COMMIT=group_commit, **options):
+        assert is_healthy()
+        with own_mariadb.frozen():
+            assert status() == 200
+            close_old_connections()  # as Django does between two requests
+        assert Spool(spool).count() == 1
+        assert is_healthy()

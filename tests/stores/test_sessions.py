@@ -4,9 +4,11 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from math import inf
 from threading import Barrier
 from unittest.mock import patch
 
+import psycopg
 import pytest
 from contract import ADA, arrival, fill, insistent, opens, statuses
 from homes import OURS, Home
@@ -16,7 +18,7 @@ from copying import replace
 from hookrow import Schema
 from hookrow._core.rules import lookup_keys
 from hookrow._receiver.recorder import record
-from hookrow.stores._errors import Locked, Unavailable
+from hookrow.stores._errors import Locked, StoreError, Unavailable
 from hookrow.stores._timeouts import limited_to
 from hookrow.stores._watchdog import watchdog
 from hookrow.stores.sql import SQLStore
@@ -167,6 +169,51 @@ def test_frozen_server(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None
         with frozen(store.database), pytest.raises(Unavailable):
             verify(store.database, Schema())
     assert statuses(record(store, [OPENED])) == [200]
+
+
+@pytest.mark.usefixtures("unlimited")
+def test_an_idle_session_that_does_not_respond_uses_the_time_of_a_new_one(
+    store: SQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connecting to a server that does not respond, too, would end after the time limit."""
+    monkeypatch.setattr("hookrow.stores.sql._connections.IDLE", -1.0)
+    with (
+        frozen(store.database),
+        patch("psycopg.connect") as connect,
+        pytest.raises(Unavailable, match="No time is left to connect"),
+        limited_to(0.1),
+        store.database.recording(),
+    ):
+        pass
+    connect.assert_not_called()
+
+
+@pytest.mark.parametrize(
+    ("option", "seconds", "expected"),
+    [
+        ("", inf, 3),
+        ("", 2.5, 2),
+        ("", 0.5, 1),
+        ("connect_timeout=2", inf, "2"),
+        ("connect_timeout=2", 9.5, 2),
+        ("connect_timeout=9", 5.5, 5),
+        ("connect_timeout=0", 5.5, 5),
+        ("connect_timeout=soon", 5.5, "soon"),
+    ],
+)
+def test_connecting_takes_no_longer_than_the_time_limit(
+    option: str, seconds: float, expected: object
+) -> None:
+    refused = psycopg.OperationalError("refused")
+    with (
+        closing(SQLStore(f"postgresql://127.0.0.1/mail?{option}")) as store,
+        patch("psycopg.connect", side_effect=refused) as connect,
+        pytest.raises(StoreError),
+        limited_to(seconds),
+        store.database.recording(),
+    ):
+        pass
+    assert connect.call_args.kwargs["connect_timeout"] == expected
 
 
 @pytest.mark.usefixtures("unlimited")

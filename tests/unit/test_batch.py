@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from queue import SimpleQueue
 from threading import Event, Thread
+from time import monotonic
 from typing import Any
 from unittest.mock import Mock
 
@@ -18,6 +19,7 @@ import pytest
 from hookrow._concurrency import EXIT_TIMEOUT
 from hookrow._core.sizes import LARGEST_GROUP
 from hookrow._receiver.batch import BatchWriter, QueueFull
+from hookrow.stores._timeouts import STORE_DEADLINE
 from wire import PATIENCE, eventually
 
 FALLBACK = -1
@@ -180,6 +182,29 @@ async def test_at_the_deadline_items_get_the_fallback_and_their_group_continues(
     assert sorted(late) == [0, 1, 2, 3, 4]
     assert late[3] - began >= 0.02
     assert gate.groups == [[0], [1, 2, 3, 4]]
+
+
+@pytest.mark.anyio
+async def test_the_time_for_a_group_begins_when_its_first_item_was_accepted() -> None:
+    """An item that has waited for another group has less time, and gets its result as soon."""
+    gate, deadlines = _Gate(), list[float]()
+
+    def work(items: Sequence[int]) -> Sequence[int]:
+        deadlines.append(STORE_DEADLINE.get())
+        return gate(items)
+
+    with closing(writer(work, work_seconds=PATIENCE)) as batch:
+        moments = [monotonic()]
+        futures = [await hold(batch, gate)]
+        moments.append(monotonic())
+        futures += await submit(batch, [1])
+        moments.append(monotonic())
+        threads = [asyncio.create_task(asyncio.to_thread(batch.wait, [2]))]
+        await asyncio.to_thread(eventually, lambda: batch._queue.qsize() == 2)
+        gate.opened.set()
+        assert await asyncio.gather(*futures, *threads) == [0, 10, [20]]
+    first, second = (each - PATIENCE for each in deadlines)
+    assert moments[0] <= first <= moments[1] <= second <= moments[2]
 
 
 @pytest.mark.anyio

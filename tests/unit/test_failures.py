@@ -264,6 +264,20 @@ def test_an_outage_that_lasts_until_the_deadline_spools_the_group_together(clock
     assert (rig("ab"), rig.attempts, rig.spooled) == ("LL", ["ab"], ["ab"])
 
 
+@pytest.mark.parametrize(
+    ("limit", "names", "attempts", "spooled"),
+    [(4.0, "abc", ["abc"], ["abc"]), (9.0, "abc", ["abc", "abc"], [])],
+)
+def test_after_a_slow_failure_the_store_is_probed_only_if_there_is_time_for_it(
+    limit: float, names: str, attempts: list[str], spooled: list[str], clock: Clock
+) -> None:
+    """A store that does not respond would need as long for the probe, and leave none to spool."""
+    rig = Rig(GONE, takes=lambda: clock.sleep(3.0), reachable=True, seconds=limit)
+    with limited_to(limit):
+        rig(names)
+    assert (rig.attempts, rig.spooled) == (attempts, spooled)
+
+
 @pytest.mark.parametrize("seconds", [(9.0, 0.9), (0.9, 9.0)])
 def test_after_the_deadline_no_attempt_is_made(clock: Clock, seconds: tuple[float, float]) -> None:
     for fault in (CONFLICT, REJECTED):

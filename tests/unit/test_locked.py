@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
+from math import inf
 from threading import Event
 from unittest.mock import Mock
 
@@ -13,6 +14,7 @@ from hookrow import Arrival, Response
 from hookrow._http import plain
 from hookrow._receiver import locked
 from hookrow._receiver.locked import LockedRows
+from hookrow.stores._timeouts import STORE_DEADLINE, limited_to
 from wire import PATIENCE, eventually
 
 RECORDED, FAILED, UNAVAILABLE = (plain(status, "") for status in (200, 503, 500))
@@ -25,7 +27,7 @@ def arrival(number: int) -> Arrival:
 class Rows:
     """Rows that are locked until they are freed, and the responses by number."""
 
-    def __init__(self, *, seconds: float = PATIENCE) -> None:
+    def __init__(self, *, seconds: float = PATIENCE, seconds_to_give_up: float = 0.0) -> None:
         self.free: set[int] = set()
         self.responses: dict[int, Response] = {}
         self.attempts = 0
@@ -33,8 +35,13 @@ class Rows:
         self.resumed, self.blocked = Event(), Event()
         self.blocked.set()
         self.waiting = LockedRows(
-            self._resume, self._give_up, seconds=seconds, unavailable=lambda _: UNAVAILABLE
+            self._resume,
+            self._give_up,
+            seconds=seconds,
+            seconds_to_give_up=seconds_to_give_up,
+            unavailable=lambda _: UNAVAILABLE,
         )
+        self.deadlines: set[float] = set()
 
     def add(self, *numbers: int) -> None:
         self.waiting.add([(arrival(number), self._reply(number)) for number in numbers])
@@ -50,6 +57,7 @@ class Rows:
 
     def _resume(self, arrivals: Sequence[Arrival]) -> list[Response | None]:
         self.attempts += 1
+        self.deadlines.add(STORE_DEADLINE.get())
         self.resumed.set()
         assert self.blocked.wait(PATIENCE)
         if self.fault is not None:
@@ -57,6 +65,7 @@ class Rows:
         return [RECORDED if int(each.body) in self.free else None for each in arrivals]
 
     def _give_up(self, arrivals: Sequence[Arrival]) -> list[Response]:
+        self.deadlines.add(STORE_DEADLINE.get())
         if self.fault is not None:
             raise self.fault
         return [FAILED for _ in arrivals]
@@ -85,6 +94,20 @@ def test_after_some_time_they_are_given_up() -> None:
     rows = Rows(seconds=0.0)
     rows.add(1, 2)
     eventually(lambda: rows.statuses() == {1: 503, 2: 503})
+
+
+def test_a_time_limit_applies_to_the_attempts_and_leaves_time_to_give_up() -> None:
+    """Stores keep the limit of the thread that added them, which then ends it."""
+    rows = Rows(seconds_to_give_up=PATIENCE)
+    with limited_to(PATIENCE):
+        limit = STORE_DEADLINE.get()
+        rows.add(1)
+    eventually(lambda: rows.statuses() == {1: 503})  # without waiting
+    rows.add(2)
+    eventually(lambda: rows.attempts)
+    rows.free.add(2)
+    eventually(lambda: 2 in rows.responses)
+    assert sorted(rows.deadlines) == [pytest.approx(limit), inf]
 
 
 @pytest.mark.parametrize("limit", ["MAX_LOCKED", "LOCKED_CAPACITY"])

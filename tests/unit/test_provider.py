@@ -1,10 +1,11 @@
 """Other providers: several events in a request, signed bodies, and responses of the provider's."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import timedelta
+from math import isinf
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY, Mock
@@ -48,7 +49,10 @@ from hookrow._receiver.replay import ParkedRetry, arrivals_of, replay
 from hookrow._receiver.spool import Spool
 from hookrow.providers import Provider
 from hookrow.providers._base import _FIELDS
+from hookrow.stores._timeouts import left
+from hookrow.stores._watchdog import TRANSACTION_TIMEOUT
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql._transaction import SQLTransaction
 from wire import PATIENCE, SECRET, eventually, post_together
 
 STORE = SQLStore(MEMORY)  # which is not used
@@ -263,6 +267,53 @@ def test_what_is_in_the_spool_is_acknowledged_on_request(post: Post, tmp_path: P
         path.mkdir()  # no file can be written
         request = Request(head(), json.dumps(events).encode() + b"!")
         assert post(receiver, request).status == 503
+
+
+class Hanging(Database):
+    """A database that does not respond: each transaction takes all the time that it has.
+
+    Its clock, which replaces those of the receiver, advances only then.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.now = 1000.0
+        self.left_to_spool: list[float] = []
+        put = Spool.put
+
+        def put_in_time(spool: Spool, arrivals: Sequence[Arrival]) -> Sequence[bool]:
+            self.left_to_spool.append(left())
+            return put(spool, arrivals)
+
+        monkeypatch.setattr(Spool, "put", put_in_time)
+        for module in "stores._timeouts", "_receiver.recorder", "_receiver.batch":
+            monkeypatch.setattr(f"hookrow.{module}.monotonic", lambda: self.now)
+
+    @contextmanager
+    def transaction(
+        self, *, skip_locked: bool = False, checked: bool = False
+    ) -> Iterator[SQLTransaction]:
+        self.now += TRANSACTION_TIMEOUT if isinf(left()) else max(left(), 0.0)
+        with super().transaction(skip_locked=skip_locked, checked=checked) as transaction:
+            yield transaction
+
+
+@every_host
+@pytest.mark.parametrize("acknowledges", [True, False])
+def test_the_first_events_of_an_outage_in_which_the_database_does_not_respond(
+    post: Post, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, acknowledges: bool
+) -> None:
+    """All are spooled; if that is acknowledged, within the deadline, in a time kept for it."""
+    database, path = Hanging(monkeypatch), tmp_path / "spool.db"
+    database.away = True
+    options = {"spool": path, "acknowledge_spooled": acknowledges, "deadline": PATIENCE}
+    began, events = database.now, (BAD, event("ada"), event("bea"))
+    response = post_events(post, database, *events, group=2, **options)
+    assert response.status == (200 if acknowledges else 503)
+    assert len(Spool(path).after(0, limit=9)) == len(events)
+    if acknowledges:
+        assert database.now - began == pytest.approx(PATIENCE * 0.8)
+        assert database.left_to_spool == [pytest.approx(PATIENCE * 0.2)] * 2
 
 
 @pytest.mark.parametrize("options", [{}, {"sweep": True}, {"spool": "spool.db"}])

@@ -21,6 +21,7 @@ import msgspec
 from hookrow._concurrency import close_at_exit, close_thread_connections, reset_after_fork
 from hookrow._core.sizes import LARGEST_GROUP, QUEUE_CAPACITY
 from hookrow._faults import describe_bug, describe_fault, log_fault
+from hookrow.stores._timeouts import limited_to
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
@@ -34,10 +35,14 @@ class QueueFull(Exception):
 
 
 class _Waiter(msgspec.Struct):
-    """An item in the queue, its size in bytes, and the callback for its result, called once."""
+    """An item in the queue, its size in bytes, and the callback for its result, called once.
+
+    `accepted_at` is a time on the clock of `monotonic`.
+    """
 
     item: Any
     size: int
+    accepted_at: float
     reply: Callable[[Any], object] | None
     loop_queue: _LoopQueue | None = None
 
@@ -61,6 +66,8 @@ class BatchWriter(Generic[T, R]):
     `work` returns one result for each item. If it raises an exception or returns the wrong number
     of results, each item of the group gets its `fallback`. So does an item that has no result
     after `deadline` seconds; `on_late` is then called with it, and its group may still complete.
+    With `work_seconds`, stores have no more time than that for a group, from the moment in which
+    its first item was accepted (`limited_to`).
 
     The queue is full while `backlog` items wait, or items with a total of `capacity` bytes. Until
     then, items that arrive together are accepted together, even if they exceed a limit: those that
@@ -79,6 +86,7 @@ class BatchWriter(Generic[T, R]):
         *,
         fallback: Callable[[T], R],
         deadline: float = inf,
+        work_seconds: float = inf,
         group: int = 256,
         backlog: int = 4096,
         capacity: int = QUEUE_CAPACITY,
@@ -91,6 +99,7 @@ class BatchWriter(Generic[T, R]):
         self._work = work
         self._fallback = fallback
         self._deadline = deadline
+        self._work_seconds = work_seconds
         self._group = group
         self._backlog = backlog
         self._capacity = capacity
@@ -112,11 +121,12 @@ class BatchWriter(Generic[T, R]):
 
         Raises `QueueFull` if the backlog is full, if no thread can be started, and after `close`.
         """
+        now = monotonic()
         with self._lock:
             queue = self._loops.get(loop) or self._add_loop(loop)
             earlier, size = len(queue.accepted), 0
             for item in items:
-                waiter = _Waiter(item, self._size(item), reply, queue)
+                waiter = _Waiter(item, self._size(item), now, reply, queue)
                 size += waiter.size
                 queue.accepted.append(waiter)
             try:
@@ -129,18 +139,19 @@ class BatchWriter(Generic[T, R]):
 
     def put(self, item: T) -> None:
         """Accept an item whose result nothing needs. Raises `QueueFull`; see `submit`."""
-        self._put([_Waiter(item, self._size(item), None)])
+        self._put([_Waiter(item, self._size(item), monotonic(), None)])
 
     def wait(self, items: Sequence[T]) -> list[R]:
         """Accept items, and wait for their results. Raises `QueueFull`; see `submit`."""
         done = SimpleQueue[tuple[int, R]]()
+        now = monotonic()
         self._put(
             [
-                _Waiter(item, self._size(item), partial(_put_numbered, done, number))
+                _Waiter(item, self._size(item), now, partial(_put_numbered, done, number))
                 for number, item in enumerate(items)
             ]
         )
-        until = monotonic() + self._deadline
+        until = now + self._deadline
         results: dict[int, R] = {}
         with suppress(Empty):
             while len(results) < len(items):
@@ -258,6 +269,12 @@ class BatchWriter(Generic[T, R]):
         group = self._next_group()
         if not group:
             return False
+        first = min(waiter.accepted_at for waiter in group)
+        with limited_to(first + self._work_seconds - monotonic()):
+            self._write(group)
+        return True
+
+    def _write(self, group: Sequence[_Waiter]) -> None:
         self._in_progress = items = [waiter.item for waiter in group]
         replies: list[tuple[_Waiter, R | None]]
         try:
@@ -267,7 +284,6 @@ class BatchWriter(Generic[T, R]):
             log_fault(error, "A group failed: %s", describe_bug(error))
         self._in_progress = ()
         self._deliver(replies)
-        return True
 
     def _next_group(self) -> list[_Waiter]:
         """Wait for items, and take a group; return an empty one once the writer is closed."""

@@ -19,6 +19,7 @@ from hookrow._core.notification import Arrival
 from hookrow._core.sizes import leading, text_size
 from hookrow._faults import describe_bug, log_fault
 from hookrow._http import Response
+from hookrow.stores._timeouts import STORE_DEADLINE, limited_to
 
 LOCK_PAUSE = 0.05
 """Seconds between two attempts, on average."""
@@ -41,15 +42,18 @@ class _Waiting:
     reply: Reply
     until: float
     """The time of the last attempt, on the clock of `monotonic`."""
+    deadline: float
+    """The time at which the store must have ended, on the same clock; often infinity."""
 
 
 class LockedRows:
     """Records notifications whose rows are locked as soon as they are not, in a thread.
 
     `resume` attempts to record arrivals and returns their responses, or None for those whose rows
-    are still locked; `give_up` returns the responses to those that have waited for `seconds`. If
-    they raise an exception, the responses are those of `unavailable`. The thread exists only while
-    notifications wait.
+    are still locked; `give_up` returns the responses to those that have waited for `seconds`, or
+    that must have ended in `seconds_to_give_up`, because they were added within `limited_to`. That
+    limit applies to both. If they raise an exception, the responses are those of `unavailable`. The
+    thread exists only while notifications wait.
     """
 
     _waiting: list[_Waiting]
@@ -61,11 +65,13 @@ class LockedRows:
         give_up: Callable[[Sequence[Arrival]], Sequence[Response]],
         *,
         seconds: float,
+        seconds_to_give_up: float,
         unavailable: Callable[[Arrival], Response],
     ) -> None:
         self._resume = resume
         self._give_up = give_up
         self._seconds = seconds
+        self._seconds_to_give_up = seconds_to_give_up
         self._unavailable = unavailable
         self.closed = False
         self.reset()
@@ -77,8 +83,9 @@ class LockedRows:
 
         If too many wait, or if no thread can be started, they are given up at once.
         """
-        until = monotonic() + self._seconds
-        added = [_Waiting(arrival, reply, until) for arrival, reply in arrivals]
+        deadline = STORE_DEADLINE.get()
+        until = min(monotonic() + self._seconds, deadline - self._seconds_to_give_up)
+        added = [_Waiting(arrival, reply, until, deadline) for arrival, reply in arrivals]
         with self._lock:
             is_accepted = not self.closed and _fit([*self._waiting, *added])
             if is_accepted and self._thread is None:
@@ -153,8 +160,10 @@ class LockedRows:
         """Pass the responses to those that have one, which then do not wait any more."""
         if not waiting:
             return
+        left = min(each.deadline for each in waiting) - monotonic()
         try:
-            responses = respond([each.arrival for each in waiting])
+            with limited_to(left):
+                responses = respond([each.arrival for each in waiting])
         except BaseException as error:  # noqa: BLE001 - it must not end the thread
             responses = [self._unavailable(each.arrival) for each in waiting]
             log_fault(error, "A group failed: %s", describe_bug(error))

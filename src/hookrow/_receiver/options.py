@@ -34,6 +34,12 @@ PYTHON_NAMES = {
 """The options in the errors of `check_retries`, as arguments of a receiver."""
 
 
+SPOOL_SHARE = 0.2
+"""The share of the deadline that is kept for the spool if a 200 states that it has notifications.
+
+The database has the rest, and `GRACE` of the watchdog."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverOptions:
     """The options of a receiver. `Receiver` describes them, and its signature has the defaults.
@@ -95,6 +101,11 @@ class ReceiverOptions:
     def hooks(self) -> Mapping[type[Outcome], SomeHooks]:
         """The hooks for each type of outcome."""
         return {Recorded: self.on_recorded, Refused: self.on_refused}
+
+    @property
+    def database_seconds(self) -> float:
+        """The seconds of the deadline for the database; the rest is for the spool."""
+        return self.deadline * (1 - SPOOL_SHARE) if self.acknowledge_spooled else self.deadline
 
     @property
     def acknowledges_logged(self) -> bool:

@@ -107,6 +107,7 @@ class Receiver:
       default, the provider decides (`Provider.accepts_logged`): Postmark's notifications do not.
     * `acknowledge_spooled=False`: whether a notification gets a 200 while the database is
       unavailable, once it is in the spool, for providers that do not repeat a request after a 503.
+      A fifth of the deadline is then kept for the spool.
     * `on_recorded=None`, `on_refused=None`: functions, which may be async, or lists of functions.
       They are called with an `Arrival` and its `Outcome`, in a separate thread after the commit,
       each time a notification is processed; neither a 503 nor a test is an outcome.
@@ -572,7 +573,8 @@ class Receiver:
         responses: list[Response] = []
         kept = self._refuse_unlogged(arrivals, responses.append)
         try:
-            with limited_to(self.options.deadline * DIRECT_SHARE):
+            seconds = min(self.options.deadline * DIRECT_SHARE, self.options.database_seconds)
+            with limited_to(seconds):
                 return combine(responses + (self._responder.wait(kept) if kept else []))
         except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
             log_fault(error, "Returned 503: %s", describe_bug(error))

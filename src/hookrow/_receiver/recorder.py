@@ -54,7 +54,7 @@ from hookrow._receiver.options import ReceiverOptions
 from hookrow._receiver.results import RecentResults
 from hookrow.providers._base import Provider
 from hookrow.stores._errors import UNCHANGED_HINT, Conflict, Locked, Rejected, StoreError, Unchanged
-from hookrow.stores._timeouts import LOCK_TIMEOUT, STORE_DEADLINE, left
+from hookrow.stores._timeouts import LOCK_TIMEOUT, STORE_DEADLINE, extended_by, left
 
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
@@ -476,12 +476,13 @@ class GroupRecorder:
             self.reason = f"Not recorded within {self._seconds:g} s."
         if is_late or self.is_paused:
             return [*self._unavailable(arrivals)]
+        began = monotonic()
         try:
             outcomes = self._attempts.retry_on_conflict(
                 arrivals, until=until, skip_locked=skip_locked
             )
         except Exception as error:  # noqa: BLE001 - the notification is kept, and sent again after 503
-            return _Failure(self._cause(error, until), error)
+            return _Failure(self._cause(error, began, until), error)
         down_since = self._down_since  # which another thread may change
         if down_since is not None and any(outcomes):  # not only locked rows
             self._down_since = None
@@ -490,8 +491,9 @@ class GroupRecorder:
             )
         return outcomes
 
-    def _cause(self, error: Exception, until: float) -> _Cause:
-        in_time = monotonic() <= until
+    def _cause(self, error: Exception, began: float, until: float) -> _Cause:
+        now = monotonic()
+        in_time = now <= until
         match error:
             case Conflict():
                 return _Cause.CONTENTION if in_time else _Cause.OVERDUE
@@ -500,7 +502,9 @@ class GroupRecorder:
             case Rejected():
                 return _Cause.DATA
             case StoreError():
-                return _Cause.SESSION if in_time and is_reachable(self._store) else _Cause.OUTAGE
+                # If the server does not respond, a probe takes as long as the attempt did.
+                may_probe = in_time and now - began < left()
+                return _Cause.SESSION if may_probe and is_reachable(self._store) else _Cause.OUTAGE
             case _:
                 return _Cause.BUG
 
@@ -744,14 +748,15 @@ class Responder:
             store,
             bodies=options.keep_bodies,
             clock=clock,
-            seconds=options.deadline,
+            seconds=options.database_seconds,
             spool=self._keep,
             observer=observer,
         )
         self.locked = LockedRows(
             self._resume,
             self._give_up,
-            seconds=options.deadline * LOCK_WAIT_SHARE,
+            seconds=options.database_seconds * LOCK_WAIT_SHARE,
+            seconds_to_give_up=options.database_seconds * (1 - LOCK_WAIT_SHARE),
             unavailable=responses.unavailable,
         )
         """The notifications whose rows another transaction has locked."""
@@ -759,16 +764,20 @@ class Responder:
     def create_writers(self) -> list[BatchWriter[Arrival, Response]]:
         """Create the writer and, if there is a spool, another that spools if the queue is full.
 
-        Their queues share the capacity.
+        Their queues share the capacity. A group ends after the deadline, unless a 200 states that
+        the spool has it: then, the database has only a part of the time.
         """
-        works: list[Callable[[Sequence[Arrival]], Sequence[Response | None]]] = [self.respond]
+        seconds = self._options.database_seconds if self._options.acknowledge_spooled else inf
+        works: list[tuple[Callable[[Sequence[Arrival]], Sequence[Response | None]], float]]
+        works = [(self.respond, seconds)]
         if self._spool is not None:
-            works.append(self._spool_overflow)
+            works.append((self._spool_overflow, inf))
         return [
             BatchWriter[Arrival, Response](
                 work,
                 fallback=self._responses.unavailable,
                 deadline=self._options.deadline,
+                work_seconds=work_seconds,
                 group=self._options.group,
                 backlog=self._options.backlog,
                 capacity=QUEUE_CAPACITY // len(works),
@@ -777,7 +786,7 @@ class Responder:
                 on_late=self._report_late,
                 defer=self.locked.add,
             )
-            for work in works
+            for work, work_seconds in works
         ]
 
     def respond(self, arrivals: Sequence[Arrival]) -> list[Response | None]:
@@ -904,7 +913,9 @@ class Responder:
         outcomes = self._responses.unkept(arrivals)
         if self._spool is None:
             return outcomes
-        kept = iter(self._spool([each for each in arrivals if not each.is_probe]))
+        # Other processes may be writing to the file, for example the groups of the same outage.
+        with extended_by(self._options.deadline - self._options.database_seconds):
+            kept = iter(self._spool([each for each in arrivals if not each.is_probe]))
         are_kept = [not each.is_probe and next(kept) for each in arrivals]
         if not self._options.acknowledge_spooled:
             return outcomes

@@ -40,6 +40,16 @@ def limited_to(seconds: float) -> Iterator[None]:
         STORE_DEADLINE.reset(token)
 
 
+@contextmanager
+def extended_by(seconds: float) -> Iterator[None]:
+    """Extend the time limit of `limited_to` in the block: by the time that was kept for it."""
+    token = STORE_DEADLINE.set(STORE_DEADLINE.get() + seconds)
+    try:
+        yield
+    finally:
+        STORE_DEADLINE.reset(token)
+
+
 def left() -> float:
     """Return the seconds that are left until the deadline: infinity outside of `limited_to`."""
     return STORE_DEADLINE.get() - monotonic()

@@ -186,7 +186,7 @@ class PostgresDatabase(ConnectionPool[Session]):
         if session.liveness.lasts():
             return session
         # In the same time as a new session: the server may have been silent since the last use.
-        seconds = CONNECT_TIMEOUT if self._has_other_hosts else inf
+        seconds = min(CONNECT_TIMEOUT, left() / 2) if self._has_other_hosts else inf
         try:
             with watchdog.watch_socket(session.socket, seconds):
                 # Set the limits again, because a host's trigger may have changed them. Behind a
@@ -222,7 +222,10 @@ class PostgresDatabase(ConnectionPool[Session]):
         return len(self._places) > 1
 
     def _connect(self) -> Session:
+        if left() <= 0:  # for example, after the check of an idle session that did not respond
+            raise Unavailable("No time is left to connect.")
         options = OPTIONS | self._ordered_options()
+        options["connect_timeout"] = _shortened(options["connect_timeout"], len(self._places))
         if self._has_other_hosts:
             options = {"target_session_attrs": "read-write", **options}  # one of them is a standby
         connection = self._driver.connect(**options, autocommit=True)
@@ -245,6 +248,21 @@ class PostgresDatabase(ConnectionPool[Session]):
             if len(values) == len(order):  # a single port applies to all hosts
                 options[name] = ",".join(values[number] for number in order)
         return options
+
+
+def _shortened(timeout: Any, hosts: int) -> Any:  # noqa: ANN401 - a number or text, as in the URL
+    """Return the time limit for connecting to each host, in seconds, or less if less is left.
+
+    libpq and psycopg wait for two seconds at least, and without a limit if it is not positive.
+    """
+    if isinf(left()):
+        return timeout
+    seconds = max(int(left() / hosts), 1)
+    try:
+        given = float(timeout)
+    except ValueError:  # which the driver reports
+        return timeout
+    return min(seconds, int(given)) if given > 0 else seconds
 
 
 _LISTS = ("host", "hostaddr", "port")
