@@ -344,9 +344,89 @@ class TestEntries:
         assert webhook.url == url
 
     @pytest.mark.parametrize(
+        ("of_file", "variables"),
+        [
+            ("token = '{token}'", {}),
+            ("token = 'wrong'", {"HOOKROW_PROVIDERS_OTHER_TOKEN": "{token}"}),
+            ("token = '{token}'", {"HOOKROW_PROVIDER_TOKEN": "wrong"}),
+            ("token = '{token}'", {"HOOKROW_PROVIDER_TOKEN_FILE": "none"}),
+            ("token_file = 'token'", {}),
+            ("token_file = 'none'", {"HOOKROW_PROVIDERS_OTHER_TOKEN_FILE": "token"}),
+            ("token_file = 'none'", {"HOOKROW_PROVIDERS_OTHER_TOKEN": "{token}"}),
+            ("", {"HOOKROW_PROVIDER_TOKEN": "{token}"}),
+        ],
+    )
+    def test_each_entry_may_have_its_own_token(
+        self, command: Command, api: PostmarkStandIn, of_file: str, variables: dict[str, str]
+    ) -> None:
+        """It takes precedence over the one for all, and a variable over the file."""
+        (command.folder / "token").write_text(f" {api.token}\n")
+        (command.folder / "hookrow.toml").write_text(
+            f"{self.THREE}\n{of_file.format(token=api.token)}"
+        )
+        given = {name: value.format(token=api.token) for name, value in variables.items()}
+        address = {"HOOKROW_PROVIDER_API": api.address}
+        done = command.call("provider", "status", "--entry", "other", **address, **given)
+        assert "Server Stand-in (4711)" in done.stdout, done.stderr
+        assert "is not a setting" not in done.stderr
+        assert api.token not in done.stdout + done.stderr
+
+    def test_a_file_on_the_command_line_takes_precedence(
+        self, command: Command, api: PostmarkStandIn
+    ) -> None:
+        (command.folder / "token").write_text(api.token)
+        (command.folder / "hookrow.toml").write_text(f"{self.THREE}\ntoken = 'wrong'")
+        typed = ("--entry", "other", "--provider-token-file", "token")
+        done = command.call("provider", "status", *typed, HOOKROW_PROVIDER_API=api.address)
+        assert "Server Stand-in (4711)" in done.stdout, done.stderr
+
+    @pytest.mark.parametrize(
+        ("content", "text"),
+        [
+            (THREE, "is missing: set HOOKROW_PROVIDERS_OTHER_TOKEN, or --provider-token-file"),
+            (f"{THREE}\ntoken = ' '", "is missing: set HOOKROW_PROVIDERS_OTHER_TOKEN, or"),
+            (
+                f"{THREE}\ntoken = 'a'\ntoken_file = 'b'",
+                "Both token and token_file are set",
+            ),
+            (
+                f"{THREE}\ntoken_file = 'none'",
+                "Correct HOOKROW_PROVIDERS_OTHER_TOKEN_FILE, or token_file in [providers.other].",
+            ),
+            (f"{THREE}\ntoken = 1", "[providers.other]: token must be text."),
+            (f"{THREE}\ntokn = 'a'", "postmark has no setting 'tokn'. Did you mean 'token'?"),
+            (f"{TWO}[providers.mailgun]\ntoken = 'a'", "mailgun has no setting 'token'."),
+        ],
+    )
+    def test_mistakes_in_its_token(self, command: Command, content: str, text: str) -> None:
+        (command.folder / "hookrow.toml").write_text(content)
+        done = command.call("provider", "status", "--entry", "other")
+        assert done.returncode == 1
+        assert text in " ".join(done.stderr.split())
+
+    def test_the_token_of_an_entry_of_an_application(
+        self, command: Command, api: PostmarkStandIn, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its settings file describes no entries, so a variable has the token."""
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        source = f"""
+            from hookrow import Postmark, Receiver
+            from hookrow.stores.sql import SQLStore
+            entries = {{"mail": Postmark("{SECRET}"), "other": Postmark("another-secret-of-16")}}
+            receiver = Receiver(entries, SQLStore("sqlite:///hookrow.db"))
+        """
+        (command.folder / "shop_tokens.py").write_text(dedent(source))
+        app = ("--app", "shop_tokens:receiver", "provider", "status", "--entry", "other")
+        given = {"HOOKROW_PROVIDERS_OTHER_TOKEN": api.token, "HOOKROW_PROVIDER_API": api.address}
+        done = command.call(*app, **given)
+        assert "Server Stand-in (4711)" in done.stdout, done.stderr
+        assert "is not a setting" not in done.stderr
+        del sys.modules["shop_tokens"]
+
+    @pytest.mark.parametrize(
         ("content", "typed", "text"),
         [
-            (THREE, (), "Several entries are Postmark's: mail, other. Name the one to which the t"),
+            (THREE, (), "Several entries are Postmark's: mail, other. Name one of them with"),
             (TWO, ("--entry", "news"), "The provider is resend: `hookrow provider` manages only"),
             (TWO, ("--entry", "nobody"), "The receiver has no entry 'nobody'. The names of its"),
         ],

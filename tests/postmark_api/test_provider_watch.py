@@ -55,9 +55,32 @@ def test_the_server_asks_only_for_a_dashboard_with_a_token(sqlite_url: str) -> N
             database_url=sqlite_url,
             entries=[EntrySettings(credentials=(SECRET,))],
             dashboard=dashboard,
-            provider_token=token,
+            provider_tokens={} if token is None else {None: token},
             provider_api="http://127.0.0.1:1",
         )
         assert "'t'" not in repr(settings)
         with closing(Server(settings)) as server:
             assert sum(isinstance(each, ProviderWatch) for each in server._tasks) == expected
+
+
+def test_each_entry_with_a_token_has_a_line(sqlite_url: str) -> None:
+    """The lines of several begin with the names of the entries; one without a token has none."""
+    _migrations.upgrade(sqlite_url, Schema())
+    names = ("acme", "globex", "initech")
+    with PostmarkStandIn() as api:
+        settings = Settings(
+            database_url=sqlite_url,
+            entries=[EntrySettings(name=name, credentials=(f"{SECRET}-{name}",)) for name in names],
+            dashboard=True,
+            provider_tokens={"acme": api.token, "globex": api.token},
+            provider_api=api.address,
+        )
+        with closing(Server(settings)) as server:
+            assert server._dashboard is not None
+            status = server._dashboard._context.provider_status
+            watches = [each for each in server._tasks if isinstance(each, ProviderWatch)]
+            assert status() is None
+            watches[1]._ask()
+            assert status() == f"globex: {LINE}"
+            watches[0]._ask()
+            assert status() == f"acme: {LINE} globex: {LINE}"

@@ -117,7 +117,7 @@ def test_no_secret_is_in_the_representation() -> None:
         database_url="postgresql://mail:hunter2@localhost/mail",
         dashboard_password="hunter2",
         generated_password="hunter2",
-        provider_token="hunter2",
+        provider_tokens={None: "hunter2"},
     )
     assert "hunter2" not in repr(settings)
 

@@ -27,7 +27,7 @@ from hookrow import __version__
 from hookrow._cli.app import App, HostApp
 from hookrow._cli.check import check
 from hookrow._cli.db import db
-from hookrow._cli.entries import read_entries
+from hookrow._cli.entries import read_entries, token_variables
 from hookrow._cli.log import log
 from hookrow._cli.options import option
 from hookrow._cli.output import INTERRUPTED, echo
@@ -114,10 +114,11 @@ def hookrow(context: click.Context, config: Path | None, app: str | None) -> Non
     file = read_file(path, hookrow) if config or path.exists() else SettingsFile()
     context.default_map = file.defaults
     configured = read_entries(file.providers, os.environ, str(path))
-    for warning in unknown_variables(hookrow, os.environ, configured.variables):
-        echo(f"Warning: {warning}", err=True)
     if app is None and (app := context.lookup_default("app")):
         context.set_parameter_source("app", ParameterSource.DEFAULT_MAP)
+    of_entries = configured.variables if app is None else token_variables(os.environ)
+    for warning in unknown_variables(hookrow, os.environ, of_entries):
+        echo(f"Warning: {warning}", err=True)
     if app is None:
         context.obj = App(file.schema, configured)
     else:

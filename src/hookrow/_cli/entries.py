@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hookrow._cli.settings import Ranked, SettingSource, choose, choose_secrets, describe
+from hookrow._cli.settings import (
+    Ranked,
+    SettingSource,
+    choose,
+    choose_secrets,
+    describe,
+    is_typed,
+    read_token,
+    read_token_file,
+)
 from hookrow._core.log_entry import LONGEST_ENTRY_NAME, is_entry_name
 from hookrow._core.schema import nearest
 from hookrow._receiver.entries import no_such_entry, tenant_fault
@@ -16,9 +27,13 @@ from hookrow._server.settings import EntrySettings, variable_of
 from hookrow.errors import ConfigurationError
 from hookrow.providers._built_in import BuiltIn, credential_settings
 from hookrow.providers._registry import PROVIDER_NAMES, built_in
+from hookrow.providers.postmark import Postmark
 
 if TYPE_CHECKING:
     from hookrow._diagnostics.probe import Sender
+
+TOKEN_SETTINGS = "token", "token_file"
+"""The settings of an entry of Postmark's that have the token of the API, or its file."""
 
 _ENVIRONMENT, _FILE = range(2)
 """The ranks of the sources of a setting: a variable overrides the file."""
@@ -26,11 +41,15 @@ _ENVIRONMENT, _FILE = range(2)
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredEntries:
-    """The settings of the entries, in order; the sources of their values; and their variables."""
+    """The settings of the entries, in order; the sources of their values; and their variables.
+
+    `tables` have the values in the file, from which the tokens of the provider's API are read.
+    """
 
     entries: Sequence[EntrySettings] = ()
     sources: Sequence[SettingSource] = ()
     variables: Collection[str] = ()
+    tables: Sequence[EntryTable] = field(default=(), repr=False)  # they may contain secrets
 
 
 def read_entries(providers: object, environment: Mapping[str, str], file: str) -> ConfiguredEntries:
@@ -40,7 +59,7 @@ def read_entries(providers: object, environment: Mapping[str, str], file: str) -
     `ConfigurationError`, which begins with the name of the file.
     """
     try:
-        tables = [_Table.read(name, each) for name, each in _named(providers)]
+        tables = [EntryTable.read(name, each) for name, each in _named(providers)]
         variables = _variables(tables)
         _check_tenants(tables)
     except ConfigurationError as error:
@@ -49,7 +68,42 @@ def read_entries(providers: object, environment: Mapping[str, str], file: str) -
         [each.settings(environment) for each in tables],
         [source for each in tables for source in each.sources(environment, file)],
         variables,
+        tables,
     )
+
+
+def read_tokens(
+    context: click.Context, names: Sequence[str | None], file: str | None
+) -> Mapping[str | None, str]:
+    """Return the tokens of Postmark's API for entries of Postmark's, by name.
+
+    An entry's own token takes precedence over the one that is set for all, unless its `file` is on
+    the command line. The one for all is used only if there is one name, because a token belongs to
+    one server of Postmark. Raises `ConfigurationError`.
+    """
+    tokens: dict[str | None, str | None] = {}
+    if not is_typed(context, "provider_token_file"):
+        tokens = {name: _own_token(context, name) for name in names if name is not None}
+    if len(names) == 1 and not any(tokens.values()):
+        tokens = {names[0]: read_token(context, file)}
+    return {name: token for name, token in tokens.items() if token is not None}
+
+
+def token_variables(environment: Iterable[str]) -> Collection[str]:
+    """Return the variables that have the token of an entry, or its file, if there is such an entry.
+
+    The entries of an application are not known before it is imported.
+    """
+    patterns = [variable_of("*", each) for each in TOKEN_SETTINGS]
+    return [name for name in environment if any(fnmatchcase(name, each) for each in patterns)]
+
+
+def _own_token(context: click.Context, name: str) -> str | None:
+    """Return the token of an entry, or None if only the one for all may be set."""
+    configured: ConfiguredEntries = context.obj.configured
+    of_file = next((each for each in configured.tables if each.name == name), None)
+    table = of_file or EntryTable(name, Postmark.name, {})  # an entry of an application has none
+    return table.token(os.environ)
 
 
 def entries_of(
@@ -101,7 +155,7 @@ def choose_entry(senders: Sequence[Sender], name: str | None) -> Sender:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class EntryTable:
     """A table [providers.NAME], whose keys and types are valid."""
 
     name: str
@@ -109,7 +163,7 @@ class _Table:
     values: Mapping[str, Any]
 
     @classmethod
-    def read(cls, name: str, values: Mapping[str, Any]) -> _Table:
+    def read(cls, name: str, values: Mapping[str, Any]) -> EntryTable:
         """Validate a table. Raises `ConfigurationError`."""
         provider = values.get("provider", name if name in PROVIDER_NAMES else None)
         if not isinstance(provider, str):
@@ -118,7 +172,7 @@ class _Table:
                 f"these: {', '.join(PROVIDER_NAMES)}."
             )
         try:
-            known = ["provider", "tenant", *built_in(provider).setting_names()]
+            known = ["provider", "tenant", *_settings_of(provider)]
         except ConfigurationError as error:
             raise ConfigurationError(f"[providers.{name}]: {error}") from error
         for key, value in values.items():
@@ -140,7 +194,7 @@ class _Table:
 
     def variables(self) -> Mapping[str, str]:
         """Return the name of the variable for each setting that may have one."""
-        return {each: variable_of(self.name, each) for each in self.provider_class.setting_names()}
+        return {each: variable_of(self.name, each) for each in _settings_of(self.provider)}
 
     def settings(self, environment: Mapping[str, str]) -> EntrySettings:
         """Return the settings of the entry, some of which variables may override."""
@@ -160,6 +214,20 @@ class _Table:
             tenant=self.values.get("tenant"),
         )
 
+    def token(self, environment: Mapping[str, str]) -> str | None:
+        """Return the token of the provider's API, or None. Raises `ConfigurationError`."""
+        token, file = (self._ranked(each, environment) for each in TOKEN_SETTINGS)
+        found, path = choose(token, Ranked(None, None), file)
+        if path is None:
+            return next((each.strip() for each in found), None) or None
+        place = f"{variable_of(self.name, 'token_file')}, or token_file in [providers.{self.name}]"
+        if found:
+            raise ConfigurationError(
+                f"Both token and token_file are set for the entry {self.name}, and neither takes "
+                "precedence; use only one."
+            )
+        return read_token_file(path, place)
+
     def sources(self, environment: Mapping[str, str], file: str) -> Iterator[SettingSource]:
         """Yield the source of each setting that is set."""
         variables = self.variables()
@@ -174,6 +242,12 @@ class _Table:
         if value := environment.get(variable_of(self.name, setting)):
             return Ranked(value, _ENVIRONMENT)
         return Ranked(self.values.get(setting), _FILE)
+
+
+def _settings_of(provider: str) -> Sequence[str]:
+    """Return the names of the settings of a built-in provider. Raises `ConfigurationError`."""
+    names = built_in(provider).setting_names()
+    return [*names, *TOKEN_SETTINGS] if provider == Postmark.name else [*names]
 
 
 def _named(providers: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -193,7 +267,7 @@ def _named(providers: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield name, table
 
 
-def _variables(tables: Sequence[_Table]) -> Collection[str]:
+def _variables(tables: Sequence[EntryTable]) -> Collection[str]:
     """Return the variables of all entries.
 
     Raises `ConfigurationError` if two settings have the same, as those of `a-b` and `a_b`.
@@ -210,7 +284,7 @@ def _variables(tables: Sequence[_Table]) -> Collection[str]:
     return owners.keys()
 
 
-def _check_tenants(tables: Sequence[_Table]) -> None:
+def _check_tenants(tables: Sequence[EntryTable]) -> None:
     """Raise `ConfigurationError` if some entries have a tenant, and others do not."""
     without = [each.name for each in tables if "tenant" not in each.values]
     if without and len(without) < len(tables):

@@ -15,10 +15,10 @@ import msgspec
 
 from hookrow._cli import options
 from hookrow._cli.app import App
-from hookrow._cli.entries import entries_of
+from hookrow._cli.entries import entries_of, read_tokens
 from hookrow._cli.options import JSON, public_url, webhook_url
 from hookrow._cli.output import COMMITTED, echo, echo_json, progress
-from hookrow._cli.settings import read_token
+from hookrow._cli.settings import PROVIDER_TOKEN
 from hookrow._core.notification import Arrival
 from hookrow._describe import pluralize, printable
 from hookrow._receiver.entries import Entry, Parsers, no_such_entry
@@ -47,8 +47,8 @@ ENTRY = click.option(
     "--entry",
     type=options.entry_name,
     metavar="NAME",
-    help="The entry of the receiver to which the token belongs; by default, the only one that is "
-    "Postmark's.",
+    help="The entry of the receiver whose token and secrets are used; by default, the only one "
+    "that is Postmark's.",
 )
 DRY_RUN = click.option(
     "--dry-run", is_flag=True, help="Show what would change, and change nothing."
@@ -167,19 +167,24 @@ def with_session(command: Callable[..., object]) -> Callable[..., object]:
             secrets, file = entry_settings.given(), entry_settings.file
         if secrets:
             Postmark(*secrets)  # raises ConfigurationError for a secret that no header can contain
-        token = read_token(context, provider_token_file)
+        token = read_tokens(context, [chosen.name], provider_token_file).get(chosen.name)
         if token is None:
-            raise ConfigurationError(
-                "The token of the provider's API is missing: set HOOKROW_PROVIDER_TOKEN, or "
-                "--provider-token-file to a file that contains it. It is the API token of the "
-                "server, on its page API Tokens at the provider."
-            )
+            raise _missing_token(chosen.name)
         api = PostmarkAPI(token, provider_api, hidden=secrets)
         is_first = chosen.name == app.parsers.default.name
         session = ProviderSession(api, secrets, file, app, database_url, chosen, is_first)
         command(session, **rest)
 
     return wrapped
+
+
+def _missing_token(entry: str | None) -> ConfigurationError:
+    variable = PROVIDER_TOKEN if entry is None else variable_of(entry, "token")
+    return ConfigurationError(
+        f"The token of the provider's API is missing: set {variable}, or --provider-token-file to "
+        "a file that contains it. It is the API token of the server, on its page API Tokens at "
+        "the provider."
+    )
 
 
 def choose_postmark(parsers: Parsers, name: str | None) -> Entry[BodyParser]:
@@ -200,8 +205,8 @@ def choose_postmark(parsers: Parsers, name: str | None) -> Entry[BodyParser]:
     if len(postmark) > 1:
         names = ", ".join(str(each.name) for each in postmark)
         raise ConfigurationError(
-            f"Several entries are Postmark's: {names}. Name the one to which the token belongs: "
-            "--entry."
+            f"Several entries are Postmark's: {names}. Name one of them with --entry, because each "
+            "has its own server and token."
         )
     return postmark[0]
 
@@ -224,7 +229,8 @@ def provider() -> None:
     """Manage the webhooks at the provider.
 
     The provider must be Postmark. The token of its API is read from HOOKROW_PROVIDER_TOKEN or from
-    a file, and never printed.
+    a file, and never printed. An entry of the receiver may have its own, in the variable
+    HOOKROW_PROVIDERS_NAME_TOKEN, or as token in [providers.NAME].
     """
 
 

@@ -9,12 +9,12 @@ from click.core import ParameterSource
 
 from hookrow._cli import options
 from hookrow._cli.app import WITHOUT_APP, App, HostApp
-from hookrow._cli.entries import entries_of
+from hookrow._cli.entries import entries_of, read_tokens
 from hookrow._cli.options import option
-from hookrow._cli.settings import read_token
 from hookrow._server.inherited import LARGEST_DESCRIPTOR, Inherited, choose_descriptor
 from hookrow._server.settings import Settings
 from hookrow.errors import ConfigurationError
+from hookrow.providers.postmark import Postmark
 
 
 @click.command()
@@ -119,7 +119,11 @@ def serve(
     run.serve(
         Settings(
             entries=entries,
-            provider_token=read_token(context, others.pop("provider_token_file")),
+            provider_tokens=read_tokens(
+                context,
+                [each.name for each in entries if each.provider == Postmark.name],
+                others.pop("provider_token_file"),
+            ),
             schema=app.schema,
             **others,
         ),

@@ -213,16 +213,29 @@ def choose(newest: Ranked, previous: Ranked, file: Ranked) -> tuple[tuple[str, .
 def read_token(context: click.Context, file: str | None) -> str | None:
     """Return the token of the API, or None if it is not set. Raises `ConfigurationError`."""
     token = os.environ.get(PROVIDER_TOKEN, "").strip()
-    source = context.get_parameter_source("provider_token_file")
-    if file is None or (token and source is not ParameterSource.COMMANDLINE):
+    if file is None or (token and not is_typed(context, "provider_token_file")):
         return token or None
+    return read_token_file(
+        file, "--provider-token-file, HOOKROW_PROVIDER_TOKEN_FILE or provider_token_file"
+    )
+
+
+def is_typed(context: click.Context, option: str) -> bool:
+    """Return whether an option is on the command line."""
+    return context.get_parameter_source(option) is ParameterSource.COMMANDLINE
+
+
+def read_token_file(file: str, settings: str) -> str:
+    """Return the token in a file, which one of the `settings` names.
+
+    Raises `ConfigurationError`.
+    """
     try:
         token = Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(
-            f"The token file {file} cannot be read: {reason}. Correct --provider-token-file, "
-            "HOOKROW_PROVIDER_TOKEN_FILE or provider_token_file."
+            f"The token file {file} cannot be read: {reason}. Correct {settings}."
         ) from error
     if not token:
         raise ConfigurationError(f"The token file {file} is empty: write the token into it.")

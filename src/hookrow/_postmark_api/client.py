@@ -88,7 +88,8 @@ class PostmarkAPI:
         if not token or not all("!" <= letter <= "~" for letter in token):
             raise ConfigurationError(
                 "The provider's token is empty or has a character that a header cannot contain: "
-                "set HOOKROW_PROVIDER_TOKEN or the token file to the API token of the server."
+                "set HOOKROW_PROVIDER_TOKEN, the token of the entry or the token file to the API "
+                "token of the server."
             )
         self.address = check_address(address)
         self._token, self._hidden = token, (token, *filter(None, hidden))

@@ -24,8 +24,8 @@ _MAX_DIGITS = 9
 """Digits that suffice for any wait and any code; Python limits those that `int` accepts."""
 
 _MEANINGS = {
-    WRONG_TOKEN: "The provider rejected the token: set HOOKROW_PROVIDER_TOKEN or the token file to "
-    "the API token of the server (not of the account)",
+    WRONG_TOKEN: "The provider rejected the token: set HOOKROW_PROVIDER_TOKEN, the token of the "
+    "entry or the token file to the API token of the server (not of the account)",
     MAINTENANCE: "The provider's API is under maintenance: repeat the command later",
     UNKNOWN_STREAM: "The provider has no such message stream: correct --stream",
     1350: "The message stream is archived: restore it at the provider, or omit it",

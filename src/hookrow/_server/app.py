@@ -10,7 +10,7 @@ import gc
 import logging
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock, current_thread, main_thread
@@ -22,6 +22,7 @@ from hookrow._describe import describe_by_entry, pluralize
 from hookrow._http import RequestHead
 from hookrow._observability.logging import outcome_name, rate_limit
 from hookrow._observability.observer import GroupEnd, Observer
+from hookrow._receiver.entries import Entry
 from hookrow._receiver.receiver import Receiver
 from hookrow._server import RECEIVER, release_sighup
 from hookrow._server.health import Liveness
@@ -29,13 +30,14 @@ from hookrow._server.preflight import require_password, warn_of_secret
 from hookrow._server.settings import Settings, check_tenants, providers_of
 from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.errors import ConfigurationError
-from hookrow.providers.postmark import Postmark
+from hookrow.providers import Provider
 from hookrow.readiness import Readiness
 from hookrow.stores._log_operations import DoubtfulClock, Retention
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._log import SQLLog
 
 if TYPE_CHECKING:
+    from hookrow._postmark_api.status import ProviderWatch
     from hookrow.dashboard import Dashboard
 
 logger = logging.getLogger("hookrow")
@@ -140,28 +142,31 @@ class Server:
         self._store.close()
 
     def _watch(self) -> Callable[[], str | None] | None:
-        """Add the task that polls Postmark for the status of its webhooks; return its last line.
+        """Add a task for each token that polls Postmark for the status of the webhooks.
 
-        Returns None without a token, and unless exactly one entry is Postmark's: a token belongs to
-        one server of Postmark.
+        Returns a function that returns their last lines as one; None without a token.
         """
-        settings = self._settings
-        postmark = [each for each in self.receiver.entries if each.provider.name == Postmark.name]
-        if settings.provider_token is None or len(postmark) != 1:
-            return None
+        tokens = self._settings.provider_tokens
+        watches = {
+            each.name: self._watch_entry(each, tokens[each.name])
+            for each in self.receiver.entries
+            if each.name in tokens
+        }
+        return partial(_last_lines, watches) if watches else None
+
+    def _watch_entry(self, entry: Entry[Provider], token: str) -> ProviderWatch:
         from hookrow._postmark_api.status import ProviderWatch  # noqa: PLC0415 - seldom needed
 
-        [entry] = postmark
         watch = ProviderWatch(
-            settings.provider_token,
-            settings.provider_api,
+            token,
+            self._settings.provider_api,
             self._store,
             lambda: entry.provider.secrets,
             entry=entry.name,
             is_first=entry is self.receiver.entries.default,
         )
         self._tasks.append(watch)
-        return lambda: watch.line
+        return watch
 
     def _metrics(self) -> Observer:
         """Return an observer that counts, and add the page with its counts."""
@@ -269,6 +274,13 @@ def _on_hangup(reload: Callable[[], object]) -> Iterator[None]:
     release_sighup()
     yield
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def _last_lines(watches: Mapping[str | None, ProviderWatch]) -> str | None:
+    """Return the last lines about the webhooks, after the names of their entries if several."""
+    lines = {name: watch.line for name, watch in watches.items() if watch.line is not None}
+    named = (line if len(watches) == 1 else f"{name}: {line}" for name, line in lines.items())
+    return " ".join(named) or None
 
 
 def _dashboard(

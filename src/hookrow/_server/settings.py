@@ -148,8 +148,8 @@ class Settings:
 
     The log keeps entries for `keep`, and their bodies for `keep_bodies` (zero: not at all); None
     means forever. Without a `dashboard_password`, the dashboard requires the `generated_password`,
-    which is new for each server. With a `provider_token`, the dashboard shows the status of the
-    webhooks there.
+    which is new for each server. The dashboard shows the status of the webhooks at Postmark of the
+    entries that have one of the `provider_tokens`.
     """
 
     entries: Sequence[EntrySettings]
@@ -168,7 +168,7 @@ class Settings:
     dashboard_password: str | None = field(default=None, repr=False)
     generated_password: str = field(default_factory=token_urlsafe, repr=False)
     metrics: bool = False
-    provider_token: str | None = field(default=None, repr=False)
+    provider_tokens: Mapping[str | None, str] = field(default_factory=dict, repr=False)
     provider_api: str = ADDRESS
     schema: Schema = field(default_factory=Schema)
 
