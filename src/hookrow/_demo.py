@@ -113,7 +113,7 @@ def _serve(settings: Settings, listener: socket.socket, *, stay: bool) -> None:
 
 def _show(app: Server, settings: Settings, *, stay: bool) -> None:
     """Save rows, post notifications, and print what happens."""
-    address, secret = f"http://127.0.0.1:{settings.port}", settings.entries[0].credentials[0]
+    address, secret = f"http://127.0.0.1:{settings.port}", settings.entries[0].secrets()[0]
     click.echo(f"The server at {address} uses a temporary SQLite file.")
     if settings.dashboard:
         click.echo("The dashboard shows notifications as they arrive:")

@@ -36,6 +36,14 @@ def read(providers: object, **variables: str) -> ConfiguredEntries:
     return read_entries(providers, environment, "hookrow.toml")
 
 
+def read_built_in(providers: object, **variables: str) -> list[EntrySettings]:
+    """Return the entries, whose providers are hookrow's."""
+    entries = read(providers, **variables).entries
+    built_in_entries = [each for each in entries if isinstance(each, EntrySettings)]
+    assert len(built_in_entries) == len(entries)
+    return built_in_entries
+
+
 def test_the_order_of_the_tables_is_that_of_the_entries() -> None:
     assert read({"acme": ACME, "globex": GLOBEX}).entries == [
         EntrySettings(name="acme", provider="postmark", credentials=("acme's secret",)),
@@ -71,14 +79,15 @@ def test_a_tenant(tenant: object) -> None:
 def test_a_variable_overrides_the_file(
     table: dict[str, str], variables: dict[str, str], expected: tuple[tuple[str, ...], str | None]
 ) -> None:
-    [entry] = read({"acme": {"provider": "postmark"} | table}, **variables).entries
+    [entry] = read_built_in({"acme": {"provider": "postmark"} | table}, **variables)
     assert (entry.credentials, entry.file) == expected
 
 
 def test_the_variable_of_a_name_with_a_hyphen() -> None:
-    found = read({"acme-2": {"provider": "postmark"}}, ACME_2_SECRET="s")
-    assert found.entries[0].credentials == ("s",)
-    assert "HOOKROW_PROVIDERS_ACME_2_PREVIOUS_SECRET" in found.variables
+    providers = {"acme-2": {"provider": "postmark"}}
+    [entry] = read_built_in(providers, ACME_2_SECRET="s")
+    assert entry.credentials == ("s",)
+    assert "HOOKROW_PROVIDERS_ACME_2_PREVIOUS_SECRET" in read(providers).variables
 
 
 @pytest.mark.parametrize(
@@ -160,10 +169,10 @@ def test_each_provider_accepts_its_credential(name: str, tmp_path: Path) -> None
     newest, previous, file = credential_settings(kind.credential)
     (tmp_path / "credentials").write_text(f"{new}\n{old}\n")
     for table in ({newest: new, previous: old}, {file: str(tmp_path / "credentials")}):
-        [entry] = read({name: table | options}).entries
+        [entry] = read_built_in({name: table | options})
         assert [*entry.read()] == [new, old]
         assert entry.build().name == name
-    [entry] = read({name: options}, **{f"{name}_{newest}".upper(): new}).entries
+    [entry] = read_built_in({name: options}, **{f"{name}_{newest}".upper(): new})
     assert [*entry.read()] == [new]
     assert repr(new) not in repr(entry)
     [parser] = parsers_of(read({name: {}}).entries)

@@ -8,7 +8,7 @@ import pytest
 from command import Command
 from hookrow._cli import hookrow
 from hookrow._server import run
-from hookrow._server.settings import Settings
+from hookrow._server.settings import EntrySettings, Settings
 from times import DAY
 
 
@@ -20,6 +20,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     def serve(settings: Settings, **options: object) -> None:
         fields = {name: getattr(settings, name) for name in Settings.__slots__}
         [entry] = settings.entries
+        assert isinstance(entry, EntrySettings)
         found.append(fields | options | {"secrets": entry.credentials, "secret_file": entry.file})
 
     monkeypatch.setattr(run, "serve", serve)

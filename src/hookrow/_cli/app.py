@@ -6,15 +6,11 @@ imported when a command first needs it.
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
 from inspect import iscoroutinefunction, isroutine
 from os import PathLike
-from pathlib import Path
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import click
@@ -24,9 +20,9 @@ from hookrow._arguments import kind_of
 from hookrow._cli.entries import ConfiguredEntries
 from hookrow._core.optional import Kinds, recorded_kinds
 from hookrow._core.schema import Schema
-from hookrow._faults import host_line
 from hookrow._http import ENDPOINT
 from hookrow._receiver.entries import POSTMARK, Parsers, listed, no_such_entry
+from hookrow._server.loading import is_reference, load_object, loading
 from hookrow._server.settings import check_tenants, parsers_of
 from hookrow.errors import ConfigurationError
 from hookrow.providers.postmark import Postmark
@@ -44,11 +40,6 @@ if TYPE_CHECKING:
 
 WITHOUT_APP = "omit --app, HOOKROW_APP or app in the settings file"
 """How to use a command without the application."""
-
-LONGEST_ERROR = 500
-"""Characters of the longest text of an exception of the application."""
-
-_DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 
 
 class App:
@@ -302,22 +293,13 @@ def _load(reference: str) -> object:
     The name may be dotted. The current directory is on the import path. Raises
     `ConfigurationError`, also if the application's own code raises an exception.
     """
-    if not re.fullmatch(rf"{_DOTTED}:{_DOTTED}", reference):
+    if not is_reference(reference):
         raise ConfigurationError(
             f"The app {reference!r} is not module:name, such as shop.mail:receiver; this may also "
             "name a function that returns the receiver."
         )
-    directory = str(Path.cwd())
-    if directory not in sys.path:
-        sys.path.insert(0, directory)
-    try:
-        found = resolve_name(reference)
+    with loading(f"The app {reference}"):
+        found = load_object(reference)
         if iscoroutinefunction(found):
-            raise TypeError("it is an async function: name a plain one")  # noqa: TRY301
+            raise TypeError("it is an async function: name a plain one")
         return found() if isroutine(found) else found
-    except (Exception, SystemExit) as error:
-        line, text = host_line(error), " ".join(str(error).split())[:LONGEST_ERROR]
-        raise ConfigurationError(
-            f"The app {reference} cannot be loaded: "
-            f"{type(error).__name__}{f' in {line}' if line else ''}: {text}"
-        ) from error

@@ -22,8 +22,14 @@ from hookrow._cli.settings import (
 )
 from hookrow._core.log_entry import LONGEST_ENTRY_NAME, is_entry_name
 from hookrow._core.schema import nearest
-from hookrow._receiver.entries import no_such_entry, tenant_fault
-from hookrow._server.settings import EntrySettings, variable_of
+from hookrow._receiver.entries import Entry, no_such_entry, tenant_fault
+from hookrow._server.loading import is_reference
+from hookrow._server.settings import (
+    AnyEntrySettings,
+    EntrySettings,
+    OwnEntrySettings,
+    variable_of,
+)
 from hookrow.errors import ConfigurationError
 from hookrow.providers._built_in import BuiltIn, credential_settings
 from hookrow.providers._registry import PROVIDER_NAMES, built_in
@@ -34,6 +40,9 @@ if TYPE_CHECKING:
 
 TOKEN_SETTINGS = "token", "token_file"
 """The settings of an entry of Postmark's that have the token of the API, or its file."""
+
+_COMMON_SETTINGS = "provider", "tenant"
+"""The settings of every entry, which have no variable."""
 
 _ENVIRONMENT, _FILE = range(2)
 """The ranks of the sources of a setting: a variable overrides the file."""
@@ -46,7 +55,7 @@ class ConfiguredEntries:
     `tables` have the values in the file, from which the tokens of the provider's API are read.
     """
 
-    entries: Sequence[EntrySettings] = ()
+    entries: Sequence[AnyEntrySettings] = ()
     sources: Sequence[SettingSource] = ()
     variables: Collection[str] = ()
     tables: Sequence[EntryTable] = field(default=(), repr=False)  # they may contain secrets
@@ -101,9 +110,10 @@ def token_variables(environment: Iterable[str]) -> Collection[str]:
 def _own_token(context: click.Context, name: str) -> str | None:
     """Return the token of an entry, or None if only the one for all may be set."""
     configured: ConfiguredEntries = context.obj.configured
-    of_file = next((each for each in configured.tables if each.name == name), None)
-    table = of_file or EntryTable(name, Postmark.name, {})  # an entry of an application has none
-    return table.token(os.environ)
+    # An application has no table, and the host's own provider may have another setting `token`.
+    without = EntryTable(name, Postmark.name, {})
+    named = (each for each in configured.tables if each.name == name and not each.is_own)
+    return next(named, without).token(os.environ)
 
 
 def entries_of(
@@ -112,7 +122,7 @@ def entries_of(
     secret: str | None,
     previous_secret: str | None = None,
     secret_file: str | None,
-) -> Sequence[EntrySettings]:
+) -> Sequence[AnyEntrySettings]:
     """Return the entries of the settings; without [providers], Postmark with a command's secrets.
 
     Raises `ConfigurationError` if both are set.
@@ -130,7 +140,7 @@ def entries_of(
     return configured.entries
 
 
-def senders_of(entries: Sequence[EntrySettings]) -> Sequence[Sender]:
+def senders_of(entries: Sequence[AnyEntrySettings]) -> Sequence[Sender]:
     """Return the entries as far as their requests can be sent; some may have no credential.
 
     Raises `ConfigurationError` for a credential that is not valid.
@@ -138,7 +148,9 @@ def senders_of(entries: Sequence[EntrySettings]) -> Sequence[Sender]:
     from hookrow._diagnostics.probe import Sender
 
     return [
-        Sender(each.name, each.provider_class, each.build() if each.given() else None)
+        Sender.of(Entry(each.name, each.build()))
+        if isinstance(each, OwnEntrySettings)
+        else Sender(each.name, each.provider_class, each.build() if each.given() else None)
         for each in entries
     ]
 
@@ -169,10 +181,26 @@ class EntryTable:
         if not isinstance(provider, str):
             raise ConfigurationError(
                 f'[providers.{name}] has no provider: write provider = "postmark", or another of '
-                f"these: {', '.join(PROVIDER_NAMES)}."
+                f"these: {', '.join(PROVIDER_NAMES)}; or that of your own, such as "
+                '"shop.courier:Courier".'
             )
+        if "tenant" in values and (fault := _tenant_fault(values["tenant"])):
+            raise ConfigurationError(f"[providers.{name}]: tenant {fault}.")
+        if "." in provider or ":" in provider:
+            if not is_reference(provider):
+                raise ConfigurationError(
+                    f"[providers.{name}]: the provider {provider!r} is not module:name, such as "
+                    "shop.courier:Courier."
+                )
+        else:
+            cls._check_built_in(name, provider, values)
+        return cls(name, provider, values)
+
+    @staticmethod
+    def _check_built_in(name: str, provider: str, values: Mapping[str, Any]) -> None:
+        """Check the keys and the types of the settings of a provider that hookrow has."""
         try:
-            known = ["provider", "tenant", *_settings_of(provider)]
+            known = [*_COMMON_SETTINGS, *_settings_of(provider)]
         except ConfigurationError as error:
             raise ConfigurationError(f"[providers.{name}]: {error}") from error
         for key, value in values.items():
@@ -180,25 +208,37 @@ class EntryTable:
                 raise ConfigurationError(
                     f"[providers.{name}]: {provider} has no setting {key!r}.{nearest(key, known)}"
                 )
-            expected = (int, str) if key == "tenant" else (str,)
-            if not isinstance(value, expected) or isinstance(value, bool):
-                kinds = "text or a whole number" if key == "tenant" else "text"
-                raise ConfigurationError(f"[providers.{name}]: {key} must be {kinds}.")
-        if "tenant" in values and (fault := tenant_fault(values["tenant"])):
-            raise ConfigurationError(f"[providers.{name}]: tenant {fault}.")
-        return cls(name, provider, values)
+            if key != "tenant" and not isinstance(value, str):
+                raise ConfigurationError(f"[providers.{name}]: {key} must be text.")
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the provider is a class or a function of the host's own."""
+        return is_reference(self.provider)
 
     @property
     def provider_class(self) -> type[BuiltIn]:
         return built_in(self.provider)
 
     def variables(self) -> Mapping[str, str]:
-        """Return the name of the variable for each setting that may have one."""
-        return {each: variable_of(self.name, each) for each in _settings_of(self.provider)}
+        """Return the name of the variable for each setting that may have one.
 
-    def settings(self, environment: Mapping[str, str]) -> EntrySettings:
+        hookrow knows the settings of the host's own provider only by the keys of the table.
+        """
+        own = [each for each in self.values if each not in _COMMON_SETTINGS]
+        names = own if self.is_own else _settings_of(self.provider)
+        return {each: variable_of(self.name, each) for each in names}
+
+    def settings(self, environment: Mapping[str, str]) -> AnyEntrySettings:
         """Return the settings of the entry, some of which variables may override."""
         given = {name: self._ranked(name, environment) for name in self.variables()}
+        if self.is_own:
+            return OwnEntrySettings(
+                name=self.name,
+                provider=self.provider,
+                options={name: each.value for name, each in given.items()},
+                tenant=self.values.get("tenant"),
+            )
         names = credential_settings(self.provider_class.credential)
         credentials, file = choose(*(given[name] for name in names))
         return EntrySettings(
@@ -231,17 +271,25 @@ class EntryTable:
     def sources(self, environment: Mapping[str, str], file: str) -> Iterator[SettingSource]:
         """Yield the source of each setting that is set."""
         variables = self.variables()
-        for setting in ("provider", "tenant", *variables):
+        for setting in (*_COMMON_SETTINGS, *variables):
             name, variable = f"providers.{self.name}.{setting}", variables.get(setting, "")
+            hidden = "set" if self.is_own and variable else None  # any of them may be a secret
             if value := environment.get(variable):
-                yield describe(name, value, "variable", variable)
+                yield describe(name, hidden or value, "variable", variable)
             elif setting in self.values:
-                yield describe(name, self.values[setting], "file", file)
+                yield describe(name, hidden or self.values[setting], "file", file)
 
     def _ranked(self, setting: str, environment: Mapping[str, str]) -> Ranked:
         if value := environment.get(variable_of(self.name, setting)):
             return Ranked(value, _ENVIRONMENT)
         return Ranked(self.values.get(setting), _FILE)
+
+
+def _tenant_fault(value: object) -> str | None:
+    """Return why a value of the file cannot be that of a tenant, or None."""
+    if not isinstance(value, int | str) or isinstance(value, bool):
+        return "must be text or a whole number"
+    return tenant_fault(value)
 
 
 def _settings_of(provider: str) -> Sequence[str]:

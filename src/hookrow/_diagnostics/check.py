@@ -102,13 +102,16 @@ def check_secrets(
 
     No secret is shown.
 
-    `read` returns those that the provider accepts, or raises `ConfigurationError`; `file` is the
-    path of their file, if any, and `entry` the name of their entry, if there are several.
+    `read` returns those that the provider accepts, or raises `ConfigurationError`; there are none
+    only for a provider of the host's own, which states none. `file` is the path of their file, if
+    any, and `entry` the name of their entry, if there are several.
     """
     try:
         secrets = read()
     except ConfigurationError as error:
         return CheckResult(Level.ERROR, "secret", str(error))
+    if not secrets:
+        return CheckResult(Level.OK, "secret", f"The provider of {entry} verifies requests itself.")
     if doubt := _doubt_about(secrets, file):
         text = doubt if entry is None else f"{entry}: {doubt}"
         return CheckResult(Level.WARNING, "secret", text)

@@ -27,10 +27,11 @@ from hookrow._receiver.receiver import Receiver
 from hookrow._server import RECEIVER, release_sighup
 from hookrow._server.health import Liveness
 from hookrow._server.preflight import require_password, warn_of_secret
-from hookrow._server.settings import Settings, check_tenants, providers_of
+from hookrow._server.settings import OwnEntrySettings, Settings, check_tenants, providers_of
 from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.errors import ConfigurationError
 from hookrow.providers import Provider
+from hookrow.providers._built_in import BuiltIn
 from hookrow.readiness import Readiness
 from hookrow.stores._log_operations import DoubtfulClock, Retention
 from hookrow.stores.sql import SQLStore
@@ -70,7 +71,7 @@ class Server:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         check_tenants(settings.entries, settings.schema)
-        self._providers = [each.build() for each in settings.entries]
+        self._providers: list[Provider] = [each.build() for each in settings.entries]
         self._store = store = SQLStore(settings.database_url, settings.schema)
         self._pages = {"/healthz": ASGI(Liveness())}
         summary = MinuteSummary()
@@ -120,6 +121,8 @@ class Server:
         self._log_secret_use()
         failed = False
         for entry, provider in zip(self._settings.entries, self._providers, strict=True):
+            if isinstance(entry, OwnEntrySettings) or not isinstance(provider, BuiltIn):
+                continue  # hookrow does not know from where it reads its secrets
             try:
                 provider.accept(*entry.read())
             except ConfigurationError as error:

@@ -11,7 +11,7 @@ from hookrow._describe import pluralize
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.check import check_database, check_secrets, check_sweep
 from hookrow._http import is_loopback
-from hookrow._server.settings import EntrySettings, Settings
+from hookrow._server.settings import AnyEntrySettings, Settings
 from hookrow.errors import ConfigurationError
 from hookrow.stores._errors import Unavailable
 from hookrow.stores.sql._connections import Database
@@ -47,7 +47,7 @@ def check_and_prepare(settings: Settings) -> None:
         _prepare_database(database, settings)
 
 
-def warn_of_secret(entry: EntrySettings) -> None:
+def warn_of_secret(entry: AnyEntrySettings) -> None:
     """Log a warning if the secret of an entry is weak, or if other users can read it."""
     result = check_secrets(entry.secrets, entry.file, entry=entry.name)
     if result.level is Level.WARNING:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from secrets import token_urlsafe
+from typing import Any, ClassVar, TypeAlias
 
 from hookrow._arguments import spelled
 from hookrow._core.notification import Key
@@ -22,7 +23,10 @@ from hookrow._receiver.entries import (
     Tenant,
     match_tenants,
 )
+from hookrow._server.loading import load_provider
 from hookrow.errors import ConfigurationError
+from hookrow.providers import Provider
+from hookrow.providers._base import check_provider
 from hookrow.providers._built_in import BuiltIn, credential_settings
 from hookrow.providers._registry import built_in
 from hookrow.providers.postmark import Postmark
@@ -51,6 +55,15 @@ class EntrySettings:
     def provider_class(self) -> type[BuiltIn]:
         """The class of the provider."""
         return built_in(self.provider)
+
+    @property
+    def accepts_logged(self) -> bool:
+        """Whether the provider accepts what the log has."""
+        return self.provider_class.accepts_logged
+
+    def parser(self) -> BuiltIn:
+        """Return a provider that reads the log, which needs no credential."""
+        return self.provider_class.parser(**self.options)
 
     def build(self) -> BuiltIn:
         """Return the provider.
@@ -143,6 +156,46 @@ class EntrySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnEntrySettings:
+    """The settings of an entry whose `provider` is the "module:name" of a class or a function.
+
+    It is called with the `options`. What it returns verifies requests by itself, so hookrow knows
+    neither its credentials nor their file.
+    """
+
+    name: str
+    provider: str
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    tenant: Key | None = None
+    file: ClassVar[None] = None
+
+    @property
+    def accepts_logged(self) -> bool:
+        """Whether the provider accepts what the log has. Raises as `build` does."""
+        return self.build().accepts_logged
+
+    def build(self) -> Provider:
+        """Return a new provider. Raises `ConfigurationError`, which contains no option."""
+        try:
+            return check_provider(load_provider(self.provider, self.options))
+        except ConfigurationError as error:
+            raise ConfigurationError(f"[providers.{self.name}]: {error}") from error
+
+    def parser(self) -> Provider:
+        """Return the provider, which needs its options even to read the log; see `build`."""
+        return self.build()
+
+    def given(self) -> Sequence[str]:
+        """Return the secrets that the provider states, if any; see `build`."""
+        return self.build().secrets
+
+    secrets = given
+
+
+AnyEntrySettings: TypeAlias = EntrySettings | OwnEntrySettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings of a server, which it passes to its worker processes.
 
@@ -152,7 +205,7 @@ class Settings:
     entries that have one of the `provider_tokens`.
     """
 
-    entries: Sequence[EntrySettings]
+    entries: Sequence[AnyEntrySettings]
     database_url: str = field(repr=False)  # may have a password
     host: str = "127.0.0.1"
     port: int = 8000
@@ -208,7 +261,7 @@ class Settings:
                     f"{name} {needs}, because the provider does not send an acknowledged "
                     f"notification again: remove {remove}; or remove {name}."
                 )
-        names = {each.provider for each in self.entries if each.provider_class.accepts_logged}
+        names = {each.provider for each in self.entries if each.accepts_logged}
         if names and self.acknowledge_parked is None:
             raise ConfigurationError(
                 f"Every event of {' and '.join(sorted(names))} that the log has gets a 200, which "
@@ -223,19 +276,14 @@ def variable_of(entry: str, setting: str) -> str:
     return f"{_VARIABLES}{entry.replace('-', '_')}_{setting}".upper()
 
 
-def parsers_of(entries: Sequence[EntrySettings]) -> Parsers:
+def parsers_of(entries: Sequence[AnyEntrySettings]) -> Parsers:
     """Return the entries as far as they are needed to read the log; Postmark if there are none."""
     if not entries:
         return POSTMARK
-    return Entries(
-        *(
-            Entry(each.name, each.provider_class.parser(**each.options), each.tenant)
-            for each in entries
-        )
-    )
+    return Entries(*(Entry(each.name, each.parser(), each.tenant) for each in entries))
 
 
-def check_tenants(entries: Sequence[EntrySettings], schema: Schema) -> None:
+def check_tenants(entries: Sequence[AnyEntrySettings], schema: Schema) -> None:
     """Raise `ConfigurationError` if only the entries or only the mapping has tenants."""
     names = {
         "tenant": "[providers.NAME] with `tenant`, for example `tenant = 1`",
@@ -245,7 +293,7 @@ def check_tenants(entries: Sequence[EntrySettings], schema: Schema) -> None:
         match_tenants(parsers_of(entries), schema)
 
 
-def providers_of(entries: Sequence[EntrySettings], built: Sequence[BuiltIn]) -> Providers:
+def providers_of(entries: Sequence[AnyEntrySettings], built: Sequence[Provider]) -> Providers:
     """Return the first argument of a receiver with these entries, whose providers are `built`."""
     first = entries[0]
     if first.name is None:
