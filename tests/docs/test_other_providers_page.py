@@ -2,6 +2,7 @@
 
 import re
 import sys
+import tomllib
 from contextlib import closing
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import pytest
 
 from command import Command
 from hookrow import RequestHead
+from hookrow._cli.entries import read_entries
 from hookrow.providers import Provider
 from hookrow.testing import SECRET, ProviderContract, headers
-from session import ROOT, execute, read_files
+from session import ROOT, execute, read_blocks, read_files
 
 PAGE = "docs/how-to/other-providers.md"
 TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
@@ -34,6 +36,18 @@ def test_the_paths_of_several_providers(tmp_path: Path, monkeypatch: pytest.Monk
         heads = [RequestHead("POST", path, sent) for path in rows("| path below the mount path |")]
         refused = [receiver.admit(each) for each in heads]
         assert [each and each.status for each in refused] == [None, None, 401, 404]
+
+
+def test_settings_may_name_the_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "courier.py").write_text(FILES["courier.py"])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "courier", raising=False)  # the one of the tests
+    [block] = read_blocks(PAGE, "toml")
+    variables = {"HOOKROW_PROVIDERS_COURIER_KEY": "of the variable"}
+    [entry] = read_entries(tomllib.loads(block)["providers"], variables, "hookrow.toml").entries
+    assert vars(entry.build()) == {"_key": b"of the variable"}
+    del sys.modules["courier"]
 
 
 def test_the_tests_of_the_provider_pass(tmp_path: Path) -> None:
