@@ -207,8 +207,8 @@ def _reason(result: Result, entry: StoredEntry, store: SQLStore, parsers: Parser
     # After `hookrow log forget`, and without bodies, it is not known what the payload had.
     return _RESULT_REASONS[result].format(
         visible=" that `where` does not hide" if store.mapping_key else "",
-        address=f"the address {entry.recipient}" if entry.recipient else "its address",
-        id=f"the message ID {entry.message_id}" if entry.message_id else "its message ID",
+        address=f"the address {visible(entry.recipient)}" if entry.recipient else "its address",
+        id=f"the message ID {visible(entry.message_id)}" if entry.message_id else "its message ID",
         unknown=""
         if entry.body is not None
         else "; the reason is unknown, because its body is not kept",
@@ -260,6 +260,17 @@ def printable(text: str, *, keep: str = "") -> str:
     return "".join(
         each if each.isprintable() or each in keep else repr(each)[1:-1] for each in text
     )
+
+
+def visible(value: str) -> str:
+    """Return a value as `printable` does, with the spaces at its start and its end escaped, too."""
+    inner = value.strip(" ")
+    before = len(value) - len(value.lstrip(" "))
+    after = len(value) - len(inner) - before
+    return _SPACE * before + printable(inner) + _SPACE * after
+
+
+_SPACE = r"\x20"
 
 
 def format_body(body: str) -> str:

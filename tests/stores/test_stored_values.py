@@ -11,9 +11,11 @@ from test_tenants import make_teams, schema_of
 
 from databases import kind_of
 from engines import run
-from hookrow._diagnostics import CheckResult, stored_values
+from hookrow._describe import visible
+from hookrow._diagnostics import CheckResult
 from hookrow._diagnostics.stored_values import check_message_ids, wrong_emails
 from hookrow._receiver.entries import Entries, Entry, Parsers
+from hookrow.stores.sql import _newest
 from hookrow.stores.sql._urls import open_database
 from hookrow.stores.sql._verify import verify
 from senders import SENDERS
@@ -30,8 +32,9 @@ SENDGRID_ID = "IrP0gZOPSROWz4mQjYIhFA"
 FORMS: dict[tuple[str, str], tuple[str, str]] = {
     ("postmark", UUID.upper()): (UUID, "in capitals"),
     ("postmark", DIGITS.upper()): (UUID, "without hyphens"),
-    ("postmark", f" {UUID}"): (UUID, "with spaces around them"),
+    ("postmark", f" {UUID}"): (UUID, "with spaces or invisible characters"),
     ("amazon_ses", f"<{SES_ID}>"): (SES_ID, "with angle brackets"),
+    ("postmark", f"<{UUID}>"): (UUID, "with angle brackets"),
     ("amazon_ses", f"<{SES_ID}@email.amazonses.com>"): (SES_ID, "with a domain"),
     ("amazon_ses", f"{SES_ID}@eu-west-1.amazonses.com"): (SES_ID, "with a domain"),
     ("sendgrid", f"{SENDGRID_ID}.filter0001.16648.5515.0"): (SENDGRID_ID, "with a suffix"),
@@ -67,7 +70,9 @@ def test_forms_of_message_ids(home: Home) -> None:
         send(home, right, None, wrong)
         [warning] = check(home, provider)
         expected = f"Of the newest 2 message IDs in 'hookrow_dispatches', 1 is stored {words}"
-        assert warning.text.startswith(f"{expected}, such as '{wrong}' instead of '{right}': no ")
+        assert warning.text.startswith(
+            f"{expected}, such as '{visible(wrong)}' instead of '{right}': no "
+        )
         advice, _, update = warning.remedy.partition(" To correct the rows, run: ")
         assert advice == f"Store {SENDERS[provider].construct().message_id_source}."
         send(home, wrong)
@@ -76,16 +81,58 @@ def test_forms_of_message_ids(home: Home) -> None:
         assert run(home.url, "SELECT provider_message_id FROM hookrow_dispatches") == [(right,)]
 
 
+EMAILS = {
+    " bob@example.com ": (
+        "with spaces or invisible characters, such as that of b***@example.com: no notification "
+        'finds these subscribers. Save the result of `"".join(filter(str.isprintable, '
+        "email)).strip()`. To correct the rows, run: UPDATE"
+    ),
+    "Eve <eve@example.com>": (
+        "with a display name or angle brackets, such as that of e***@example.com: no notification "
+        "finds these subscribers. Save the result of `email.utils.parseaddr(email)[1]`."
+    ),
+    "zoe\u0308@example.com": (
+        "with decomposed letters, such as that of z***@example.com: only a notification that has "
+        'the same spelling finds these subscribers. Save the result of `unicodedata.normalize("NFC"'
+        ", email)`."
+    ),
+    "Zo\u00cb@example.com": (
+        "in capitals, such as that of z***@example.com: only a notification that has the same "
+        "spelling finds these subscribers. Save the result of `email.lower()`."
+    ),
+    "ada@b\u00fccher.example": (
+        "with an international domain, such as that of a***@xn--bcher-kva.example: only a "
+        "notification that has the same spelling finds these subscribers. Save the domain in the "
+        "form that DNS has, with `xn--`."
+    ),
+    "Leo <l\u200beo@example.com>": (
+        "with spaces or invisible characters and with a display name or angle brackets, such as "
+        "that of l***@example.com: no notification finds these subscribers. Save"
+    ),
+}
+"""Stored emails, and the warning of each."""
+
+
 def test_emails(home: Home) -> None:
-    emails = ["Ada@example.com", " bob@example.com ", "Eve <eve@example.com>"]
+    """Those without a warning are plain; the statement in a warning corrects the rows."""
+    emails = ["Ada@example.com", "zo\u00eb@example.com", *EMAILS]
     home.fill(subscribers=[{"id": id_, "email": each} for id_, each in enumerate(emails, 1)])
     database, tables = home.store.database, home.store.role_tables
-    spaced, named = wrong_emails(database, tables)
-    newest = "Of the newest 3 emails in 'hookrow_subscribers', 1 is stored with"
-    assert spaced.startswith(f"{newest} spaces around, such as that of b***@example.com: no ")
-    assert named.startswith(f"{newest} a name or angle brackets, such as that of e***@example.com")
-    run(home.url, spaced.partition("run: ")[2])
-    assert [*wrong_emails(database, tables)] == [named]
+    warnings = [*wrong_emails(database, tables)]
+    newest = f"Of the newest {len(emails)} emails in 'hookrow_subscribers', 1 is stored"
+    assert len(warnings) == len(EMAILS)
+    for text in EMAILS.values():
+        assert any(each.startswith(f"{newest} {text}") for each in warnings), text
+    run(home.url, next(each for each in warnings if "UPDATE" in each).partition("run: ")[2])
+    assert len([*wrong_emails(database, tables)]) == len(EMAILS) - 1
+
+
+@ON_SQLITE
+def test_invisible_characters_around_emails(home: Home) -> None:
+    """No statement of SQL removes all of them."""
+    home.fill(subscribers=[{"id": 1, "email": "\tada@example.com"}])
+    [warning] = wrong_emails(home.store.database, home.store.role_tables)
+    assert "UPDATE" not in warning
 
 
 @ON_SQLITE
@@ -105,16 +152,23 @@ class TestMessageIds:
         assert "1 is stored without angle brackets, such as 'x@mg.example.com'" in warning.text
         assert "UPDATE" not in warning.remedy
 
-    def test_in_several_wrong_forms_at_once(self, home: Home) -> None:
-        """The remedy has no statement."""
-        send(home, f"<{UUID.upper()}>")
+    @pytest.mark.parametrize(
+        ("stored", "words"),
+        [
+            (f"<{UUID.upper()}>", "with angle brackets and in capitals"),
+            (f"\t{UUID}", "with spaces or invisible characters"),
+        ],
+    )
+    def test_forms_that_no_statement_corrects(self, home: Home, stored: str, words: str) -> None:
+        """They are several wrong forms at once, or characters other than spaces."""
+        send(home, stored)
         [warning] = check(home, "postmark")
-        assert "1 is stored in another form, such as" in warning.text
+        assert f"1 is stored {words}, such as" in warning.text
         assert "UPDATE" not in warning.remedy
 
     def test_only_the_newest(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         """The number of rows that are read is limited, whether or not they have an id."""
-        monkeypatch.setattr(stored_values, "SAMPLE", 2)
+        monkeypatch.setattr(_newest, "SAMPLE", 2)
         send(home, UUID[1:], None, UUID)
         assert not check(home, "postmark")
         send(home, UUID, UUID[1:], None)

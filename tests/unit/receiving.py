@@ -84,10 +84,10 @@ class Database(SQLStore):
             yield transaction
 
     @contextmanager
-    def reading(self) -> Iterator[SQLReading]:
+    def reading(self, *, hidden: bool = False) -> Iterator[SQLReading]:
         if self.away:
             raise Unavailable("gone")
-        with super().reading() as reading:
+        with super().reading(hidden=hidden) as reading:
             yield reading
 
     def logged(self) -> Sequence[StoredEntry]:

@@ -41,6 +41,7 @@ HARMLESS = {
         "threading",
         "types",
         "typing",
+        "unicodedata",
         "urllib.parse",
         "uuid",
     ),

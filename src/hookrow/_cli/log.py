@@ -28,10 +28,10 @@ from hookrow._describe import (
     format_time,
     other_changes,
     pluralize,
-    printable,
     superseding,
+    visible,
 )
-from hookrow._near_misses import near_misses
+from hookrow._near_misses import NearMiss, near_misses
 from hookrow._receiver.clock import measured_clock
 from hookrow._receiver.entries import Parsers
 from hookrow._receiver.replay import arrivals_of, dry_run
@@ -182,7 +182,8 @@ def show(app: App, *, id_: int, as_json: bool, database_url: str) -> None:
         if not entries:
             raise ConfigurationError(f"The log has no notification {id_}.")
         if as_json:
-            echo_json(_as_json(entries[0]))
+            near = _near_misses(store, entries[0], app.parsers)
+            echo_json({**_as_json(entries[0]), "near_misses": near})
             return
         for name, value in _details(store, reader, entries[0], app.parsers):
             echo(f"{name:12}{value}")
@@ -330,9 +331,9 @@ def format_entry(entry: StoredEntry) -> str:
     return _ROW_FORMAT.format(
         entry.id,
         format_time(entry.received_at),
-        printable(entry.record_type or "-"),
-        printable(entry.recipient or "-"),
-        printable(entry.message_id or "-"),
+        visible(entry.record_type or "-"),
+        visible(entry.recipient or "-"),
+        visible(entry.message_id or "-"),
         f"{entry.outcome.value}{tries}{retry}{of_entry}",
     )
 
@@ -386,11 +387,11 @@ def _details(
         received += f", last {format_time(entry.last_received_at)}"
     query = other_changes(entry, parsers)
     newer = superseding(entry, reader.newest(query, limit=_MAX_SEARCHED_CHANGES)) if query else None
-    yield "Type", entry.record_type or "unknown"
-    yield "Recipient", entry.recipient or "none"
-    yield "Message ID", entry.message_id or "none"
+    yield "Type", visible(entry.record_type or "unknown")
+    yield "Recipient", visible(entry.recipient or "none")
+    yield "Message ID", visible(entry.message_id or "none")
     if entry.reason:
-        yield "Reason", entry.reason
+        yield "Reason", visible(entry.reason)
     yield "Occurred", format_time(entry.occurred_at)
     yield "Received", received
     if entry.entry:
@@ -404,14 +405,23 @@ def _details(
     yield "Explanation", describe_outcome(entry, store, parsers)
     if entry.outcome is Result.DISPATCH_NOT_FOUND and _can_never_match(store, entry.message_id):
         yield "Hint", _NO_UUID
-    with suppress(StoreError):  # the tables do not fit, or cannot be read now
-        yield from (("Near miss", text) for text in near_misses(store, entry, parsers))
+    for each in _near_misses(store, entry, parsers) or ():
+        yield "Near miss", each.text
     if problem := find_problem(entry, parsers, store.recorded):
         yield "Problem", problem
     if newer:
         yield "Superseded", f"by {describe_change(newer, parsers)}"
     yield "Replay", _describe_replay(store, entry, parsers)
     yield "Body", entry.body or "not kept"
+
+
+def _near_misses(
+    store: SQLStore, entry: StoredEntry, parsers: Parsers
+) -> Sequence[NearMiss] | None:
+    """Return the near misses of an entry, or None if the tables do not fit, or cannot be read."""
+    with suppress(StoreError):
+        return near_misses(store, entry, parsers)
+    return None
 
 
 def _can_never_match(store: SQLStore, message_id: str | None) -> bool:

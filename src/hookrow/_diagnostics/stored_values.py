@@ -1,19 +1,33 @@
 """Finds message ids and emails in the host's rows that no notification can match.
 
-Only the newest rows are read, so that a check takes as long for millions of rows as for thousands.
-They are those with the highest keys, whose index finds them; if the keys are random, these rows are
-a sample of all. Rows without a message id count among them.
+Only the newest rows are read, so that a check takes as long for millions of rows as for thousands;
+see `stores.sql._newest`. The same spellings are those of near misses.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from email.utils import parseaddr
 from typing import NamedTuple, TypeAlias
 
 from hookrow._core.rules import LONGEST_MESSAGE_ID
-from hookrow._describe import pluralize, printable
+from hookrow._core.spellings import (
+    BRACKETS,
+    CASE,
+    DECOMPOSED,
+    DISPLAY_NAME,
+    DOMAIN,
+    HYPHENS,
+    INTERNATIONAL,
+    INVISIBLE,
+    SPELLINGS_OF_MESSAGE_IDS,
+    SUFFIX,
+    Spelling,
+    difference,
+    difference_of_emails,
+    usual_email,
+)
+from hookrow._describe import pluralize, visible
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._observability.logging import mask_email
 from hookrow._receiver.entries import Parsers, listed
@@ -24,21 +38,17 @@ from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 from hookrow.stores.sql._connections import Database
 from hookrow.stores.sql._conversions import guid
 from hookrow.stores.sql._dialects.base import Dialect
-from hookrow.stores.sql._role_tables import ALIASES, RoleTables
-
-SAMPLE = 10_000
-"""How many of the newest rows of a table are read."""
+from hookrow.stores.sql._newest import newest
+from hookrow.stores.sql._role_tables import RoleTables
 
 
-class _Form(NamedTuple):
-    """A wrong form of values, and how it is corrected.
+class _Correction(NamedTuple):
+    """How a statement corrects the values of a column that differ by one spelling.
 
-    `words` describe the form, after "stored". `correct` returns a correct value, and `sql` the
-    expression for it, given a column. `condition` selects the values, with `{}` for the column.
+    `sql` returns the correct value as an expression, given a column. `condition` selects the
+    values, with `{0}` for the column.
     """
 
-    words: str
-    correct: Callable[[str], str]
     sql: Callable[[Dialect, str], str]
     condition: str
 
@@ -53,66 +63,51 @@ def _hyphenated(dialect: Dialect, column: str) -> str:
 _UUID_PARTS = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
 """The first digit of each part of a UUID without hyphens, and the number of its digits."""
 
-_SPACES = _Form(
-    "with spaces around them",
-    lambda stored: stored.strip(" "),
+_TRIM = _Correction(
     lambda _, column: f"trim({column})",
     "{0} LIKE ' %' OR {0} LIKE '% '",
 )
+"""Removes spaces. For other invisible characters, databases have no common function."""
 
-_FORMS = (
-    _SPACES,
-    _Form(
-        "with angle brackets",
-        lambda stored: stored.strip("<>"),
+_CORRECTIONS = {
+    INVISIBLE.words: _TRIM,
+    BRACKETS.words: _Correction(
         lambda _, column: f"replace(replace({column}, '<', ''), '>', '')",
         "{0} LIKE '<%'",
     ),
-    _Form(
-        "without angle brackets",
-        lambda stored: f"<{stored}>",
+    BRACKETS.reverse: _Correction(
         lambda dialect, column: dialect.concat("'<'", column, "'>'"),
         "{0} LIKE '%@%' AND {0} NOT LIKE '<%'",
     ),
-    _Form(
-        "in capitals",
-        str.lower,
+    CASE.words: _Correction(
         lambda _, column: f"lower({column})",
         "{0} LIKE '%-%'",
     ),
-    _Form(
-        "without hyphens",
-        lambda stored: guid(stored) if "-" not in stored else stored,
+    HYPHENS.reverse: _Correction(
         _hyphenated,
         "{0} NOT LIKE '%-%'",
     ),
-    _Form(
-        "with hyphens",
-        lambda stored: stored.replace("-", "").lower(),
+    HYPHENS.words: _Correction(
         lambda _, column: f"lower(replace({column}, '-', ''))",
         "{0} LIKE '%-%'",
     ),
-    _Form(
-        "with a suffix",
-        lambda stored: stored.partition(".")[0],
+    SUFFIX.words: _Correction(
         lambda dialect, column: dialect.text_before(column, "."),
         "{0} LIKE '%.%' AND {0} NOT LIKE '%@%'",
     ),
-    _Form(
-        "with a domain",
-        lambda stored: stored.strip("<>").rpartition("@")[0],
+    DOMAIN.words: _Correction(
         lambda dialect, column: dialect.text_before(f"replace({column}, '<', '')", "@"),
         "{0} LIKE '%@%'",
     ),
-)
-"""The forms of message ids. Values in several wrong forms at once have none of them."""
+}
+"""The statements by the words of a spelling. Values with several spellings at once have none."""
 
 _SHORTEST_ID = 10
 """The length in characters of the shortest id that a provider may have made. Shorter ones, such as
 `m-1`, are those of tests, and no mistake."""
 
-_Finding: TypeAlias = tuple[BodyParser | None, _Form | None]
-"""The provider that corrects a message id, if one does, and its form, if it is one of the list."""
+_Finding: TypeAlias = tuple[BodyParser | None, str]
+"""The provider that corrects a message id, if one does, and the words for how the id is stored."""
 
 
 class _Wrong(NamedTuple):
@@ -121,6 +116,14 @@ class _Wrong(NamedTuple):
     stored: str
     correct: str | None
     tenant: str | None
+
+
+class _WrongEmail(NamedTuple):
+    """A wrong email, what it should be, and the words for how it is stored."""
+
+    stored: str
+    correct: str
+    words: str
 
 
 def check_message_ids(
@@ -149,12 +152,10 @@ def check_message_ids(
         if reader is None and len(message_id) < _SHORTEST_ID:
             continue
         wrong = _Wrong(message_id, correct, tenant)
-        found[reader, _form_of(message_id, correct)].append(wrong)
-    for (reader, form), ids in found.items():
+        found[reader, _words_for(message_id, correct)].append(wrong)
+    for (reader, words), ids in found.items():
         count = _count(tables, "dispatches", "message ID", len(ids), len(stored))
-        text = (
-            f"{count} stored {form.words if form else 'in another form'}, such as {_text(ids[0])}"
-        )
+        text = f"{count} stored {words}, such as {_text(ids[0])}"
         if reader is None:
             providers = {each.name for id_ in ids for each in readers[id_.tenant]}
             names = " or ".join(sorted(providers))
@@ -163,69 +164,66 @@ def check_message_ids(
             Level.WARNING,
             "ids",
             f"{text}{_of_entries(tables, parsers, ids)}: no notification finds these dispatches.",
-            remedy=_remedy(tables, parsers, reader, form),
+            remedy=_remedy(tables, parsers, (reader, words), ids),
         )
 
 
 def wrong_emails(database: Database, tables: RoleTables) -> Iterator[str]:
-    """Yield a warning for each kind of stored emails that no recipient of an event equals."""
+    """Yield a warning for each kind of stored emails that no recipient of an event equals.
+
+    A capital letter that is not ASCII, a decomposed one or an international domain is a kind, too,
+    although the events of some providers contain the address as it was sent to.
+    """
     with database.reading() as connection:
-        emails = [email for email, _ in connection.fetch(_newest(tables, "subscribers", "email"))]
-    spaced = [each for each in emails if each != each.strip()]
-    named = [each for each in emails if each == each.strip() and {*"<>"} & {*each}]
-    found = ": no notification finds these subscribers. Save the result of"
-    if spaced:
-        count = _count(tables, "subscribers", "email", len(spaced), len(emails))
-        example = mask_email(spaced[0].strip())
+        emails = [email for email, _ in connection.fetch(newest(tables, "subscribers", "email"))]
+    found: defaultdict[Sequence[Spelling], list[_WrongEmail]] = defaultdict(list)
+    for email in emails:
+        usual = usual_email(email)
+        differs = difference_of_emails(email, usual)
+        if differs is not None and differs.spellings:
+            found[differs.spellings].append(_WrongEmail(email, usual, differs.words))
+    for spellings, wrong in found.items():
+        count = _count(tables, "subscribers", "email", len(wrong), len(emails))
         yield (
-            f"{count} stored with spaces around, such as that of {example}{found} "
-            f"`email.strip()`. {_update(tables, 'subscribers', 'email', _SPACES)}"
+            f"{count} stored {wrong[0].words}, such as that of {mask_email(wrong[0].correct)}: "
+            f"{_NEVER if {INVISIBLE, DISPLAY_NAME} & {*spellings} else _RARELY} "
+            f"Save {' and '.join(_ADVICE[each] for each in spellings)}."
+            f"{_update_of_emails(tables, spellings, wrong)}"
         )
-    if named:
-        count = _count(tables, "subscribers", "email", len(named), len(emails))
-        example = mask_email(parseaddr(named[0])[1])
-        yield (
-            f"{count} stored with a name or angle brackets, such as that of {example}{found} "
-            "`email.utils.parseaddr(email)[1]`."
-        )
+
+
+_NEVER = "no notification finds these subscribers."
+_RARELY = "only a notification that has the same spelling finds these subscribers."
+
+_ADVICE = {
+    INVISIBLE: 'the result of `"".join(filter(str.isprintable, email)).strip()`',
+    DISPLAY_NAME: "the result of `email.utils.parseaddr(email)[1]`",
+    DECOMPOSED: 'the result of `unicodedata.normalize("NFC", email)`',
+    CASE: "the result of `email.lower()`",
+    INTERNATIONAL: "the domain in the form that DNS has, with `xn--`",
+}
+"""What to save in place of an email, by its spelling."""
+
+
+def _update_of_emails(
+    tables: RoleTables, spellings: Sequence[Spelling], wrong: Sequence[_WrongEmail]
+) -> str:
+    """Return the statement that removes spaces around emails, if nothing else is wrong."""
+    if spellings != (INVISIBLE,) or any(each.stored.strip(" ") != each.correct for each in wrong):
+        return ""
+    return f" {_update(tables, 'subscribers', 'email', _TRIM)}"
 
 
 def _message_ids(database: Database, tables: RoleTables) -> Sequence[tuple[str, str | None]]:
     """Return the message ids of the newest dispatches, each with the tenant of its row."""
     with database.reading() as connection:
-        rows = connection.fetch(_newest(tables, "dispatches", "provider_message_id"))
+        rows = connection.fetch(newest(tables, "dispatches", "provider_message_id"))
     spelled = guid if tables.has_uuids else str
     convert = tables.conversions.tenant or str
     return [
         (spelled(message_id), None if tenant is None else convert(tenant))
         for message_id, tenant in rows
     ]
-
-
-def _newest(tables: RoleTables, role: str, name: str) -> str:
-    """Return the SELECT of a column's values, as text, in the newest rows, and of their tenants.
-
-    Hidden rows are left out only after the newest have been selected: there may be many of them.
-    """
-    alias = ALIASES[role]
-    columns = ", ".join(
-        f"{alias}.{tables.dialect.quote(each)}" for each in tables.named_columns(role)
-    )
-    newest = (
-        f"SELECT {columns} FROM {tables.table(role)} "
-        f"ORDER BY {tables.column(role, 'id')} DESC LIMIT {SAMPLE}"
-    )
-    tenant, joined = tables.dialect.cast("NULL", tables.dialect.text_type), ""
-    if role in tables.tenants:
-        tenant = tables.tenant(role)
-    elif tables.tenants:
-        tenant = tables.tenant("subscribers")
-        owner = tables.refers(role, "subscriber_id", "subscribers", "id")
-        joined = f" JOIN {tables.table('subscribers')} ON {owner}"
-    return (
-        f"SELECT {tables.text(role, name)}, {tenant} FROM ({newest}) AS {alias}{joined} "
-        f"WHERE {tables.column(role, name)} IS NOT NULL{tables.visible(role)}"
-    )
 
 
 def _readers(tables: RoleTables, parsers: Parsers) -> Mapping[str | None, Sequence[BodyParser]]:
@@ -237,9 +235,12 @@ def _readers(tables: RoleTables, parsers: Parsers) -> Mapping[str | None, Sequen
     return readers
 
 
-def _form_of(stored: str, correct: str | None) -> _Form | None:
-    """Return the form of a wrong message id."""
-    return next((each for each in _FORMS if each.correct(stored) == correct), None)
+def _words_for(stored: str, correct: str | None) -> str:
+    """Return how a wrong message id is stored, to follow "stored"."""
+    differs = None
+    if correct is not None:
+        differs = difference(stored, correct, SPELLINGS_OF_MESSAGE_IDS)
+    return differs.words if differs else "in another form"
 
 
 def _count(tables: RoleTables, role: str, noun: str, wrong: int, total: int) -> str:
@@ -250,7 +251,7 @@ def _count(tables: RoleTables, role: str, noun: str, wrong: int, total: int) -> 
 
 def _text(wrong: _Wrong) -> str:
     """Return a wrong message id and, if it is known, the correct one."""
-    stored = f"'{printable(wrong.stored[:LONGEST_MESSAGE_ID])}'"
+    stored = f"'{visible(wrong.stored[:LONGEST_MESSAGE_ID])}'"
     return f"{stored} instead of '{wrong.correct}'" if wrong.correct else stored
 
 
@@ -265,10 +266,9 @@ def _of_entries(tables: RoleTables, parsers: Parsers, ids: Sequence[_Wrong]) -> 
     return f", for {listed(names)}" if names else ""
 
 
-def _remedy(
-    tables: RoleTables, parsers: Parsers, reader: BodyParser | None, form: _Form | None
-) -> str:
+def _remedy(tables: RoleTables, parsers: Parsers, finding: _Finding, ids: Sequence[_Wrong]) -> str:
     """Return what to store and, if the ids can only be a single provider's, how to correct rows."""
+    reader, words = finding
     providers = {each.provider.name: each.provider for each in parsers}
     if reader is None:
         sources = " or ".join(f"{each.message_id_source}" for each in providers.values())
@@ -279,17 +279,19 @@ def _remedy(
     if tables.has_uuids:
         return f"Map `provider_message_id` to a text column, and store {reader.message_id_source}."
     source = f"Store {reader.message_id_source}."
-    if form is None or len(providers) > 1:
+    correction = _CORRECTIONS.get(words)
+    trims_enough = all(each.stored.strip(" ") == each.correct for each in ids)
+    if correction is None or len(providers) > 1 or (correction is _TRIM and not trims_enough):
         return source
-    return f"{source} {_update(tables, 'dispatches', 'provider_message_id', form)}"
+    return f"{source} {_update(tables, 'dispatches', 'provider_message_id', correction)}"
 
 
-def _update(tables: RoleTables, role: str, name: str, form: _Form) -> str:
+def _update(tables: RoleTables, role: str, name: str, correction: _Correction) -> str:
     """Return the advice to correct rows, which ends with the statement to run."""
     dialect = tables.dialect
     column = dialect.quote(tables.columns(role)[name].name)
     statement = (
-        f"UPDATE {tables.name(role)} SET {column} = {form.sql(dialect, column)} "
-        f"WHERE {form.condition.format(column)}"
+        f"UPDATE {tables.name(role)} SET {column} = {correction.sql(dialect, column)} "
+        f"WHERE {correction.condition.format(column)}"
     )
     return f"To correct the rows, run: {statement.replace('%%', '%')}"

@@ -25,6 +25,7 @@ from hookrow._describe import (
     format_time,
     pluralize,
     printable,
+    visible,
 )
 from hookrow._http import Response
 from hookrow._receiver.manual import MAX_ENTERED_REASON
@@ -132,15 +133,12 @@ def make_printable(value: object) -> object:
 
 
 def format_text(value: object, max_length: int = MAX_SHOWN_LENGTH) -> str:
-    """Format a value as one line, escaped, and shortened if it is long."""
+    """Format a value as one line, escaped as `visible` does, and shortened if it is long."""
     if isinstance(value, datetime):
         return format_time(value)
     text = "none" if value is None else str(value)
     rest = f" ... ({len(text):,} characters)" if len(text) > max_length else ""
-    start = text[:max_length]
-    if not start.strip(" "):
-        start = start.replace(" ", r"\x20")
-    return printable(start) + rest
+    return visible(text[:max_length]) + rest
 
 
 def words(name: Result | str) -> str:

@@ -7,10 +7,11 @@ whose email a response may contain. `_statements` builds whole statements from t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hookrow._core.notification import EventTime, Key, Suppressible
-from hookrow._core.schema import WRITTEN, Fold, Scalar, Schema
+from hookrow._core.schema import WRITTEN, Fold, Scalar, Schema, is_flag
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._conversions import Conversions, tenant_digits
 from hookrow.stores.sql._dialects.base import Dialect
@@ -38,6 +39,7 @@ class RoleTables:
         views: Collection[str] = (),
     ) -> None:
         self.schema, self.dialect, self._views = schema, dialect, views
+        self._table_columns = columns
         self.hiding = {
             name: [(columns[name][column], value) for column, value in role.where.items()]
             for name, role in schema.roles.items()
@@ -68,6 +70,18 @@ class RoleTables:
         """Whether the first open of a dispatch is recorded."""
         self.unguarded, self.dated_in_side_table = schema.unguarded, schema.dated_in_side_table
         self.conversions = Conversions(self._columns, self.written, self.tenants)
+
+    def with_hidden(self) -> RoleTables:
+        """Return the same tables with the rows that a flag or a null in `where` hides.
+
+        A text or a number in `where` may stand for a tenant, whose rows stay hidden.
+        """
+        roles: dict[str, Any] = {
+            name: replace(role, where=_without_flags(role.where))
+            for name, role in self.schema.roles.items()
+        }
+        schema = replace(self.schema, **roles)
+        return RoleTables(schema, self._table_columns, self.dialect, views=self._views)
 
     def has(self, role: str, column: str | None = None) -> bool:
         """Return whether there is such a role, and its table has such a column."""
@@ -249,6 +263,10 @@ class RoleTables:
         """Return a value as a column stores it."""
         write = self._columns[role][name].write
         return self.dialect.write(write(value) if write else value)
+
+
+def _without_flags(where: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
+    return {name: each for name, each in where.items() if not is_flag(each)}
 
 
 def _selected(column: Column, value: Scalar) -> Scalar:

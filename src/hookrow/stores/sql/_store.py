@@ -161,9 +161,15 @@ class SQLStore:
                     yield SQLTransaction(connection, statements, checked=checked)
 
     @contextmanager
-    def reading(self) -> Iterator[SQLReading]:
-        """Open a read-only view for the block. Raises a `StoreError`, including from within."""
+    def reading(self, *, hidden: bool = False) -> Iterator[SQLReading]:
+        """Open a read-only view for the block. Raises a `StoreError`, including from within.
+
+        If `hidden`, it also finds the rows that a flag or a null in `where` hides; see
+        `RoleTables.with_hidden`.
+        """
         statements = self._verified()
+        if hidden:
+            statements = statements.with_hidden
         try:
             with self.database.reading() as connection:
                 yield SQLReading(connection, statements)

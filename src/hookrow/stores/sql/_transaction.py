@@ -31,6 +31,7 @@ from hookrow.stores.sql._connections import Connection, Row
 from hookrow.stores.sql._conversions import converted, message_ids_as_stored
 from hookrow.stores.sql._dialects.base import Dialect, read_time, utc
 from hookrow.stores.sql._found import FoundRows
+from hookrow.stores.sql._newest import newest_that_contain
 from hookrow.stores.sql._role_tables import RoleTables
 from hookrow.stores.sql._statements.base import Statement, Statements, Step
 
@@ -75,6 +76,14 @@ class SQLReading:
             tenants=found.tenants,
             suppressible=tables.schema.suppressible,
         )
+
+    def containing(self, role: str, name: str, parts: Collection[str], *, limit: int) -> set[str]:
+        """Return the values of a column in the newest rows that contain one of the `parts`.
+
+        They are those of all tenants, and at most `limit`.
+        """
+        sql, values = newest_that_contain(self._statements.tables, role, name, parts, limit)
+        return {text for (text,) in self._connection.fetch(sql, values)}
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
         """Read the columns that notifications set, with the changes made so far in the block.

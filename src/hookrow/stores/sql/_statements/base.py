@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from operator import itemgetter
 from string import Template
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -245,6 +245,11 @@ class Statements(ABC):
         self.set_time = cache(self._set_time)
         self.set_suppression = cache(self._set_suppression)
         self.dates = cache(self._select_dates)
+
+    @cached_property
+    def with_hidden(self) -> Statements:
+        """The same statements, which also find rows that `where` hides, to read them only."""
+        return type(self)(self.tables.with_hidden())
 
     @abstractmethod
     def _select(self, kind: Suppressible, *columns: str) -> str:
