@@ -34,7 +34,7 @@ from hookrow.providers._base import BodyParser
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
 
-_Found = TypeVar("_Found", FoundSubscriber, FoundDispatch)
+_NearRow = TypeVar("_NearRow", FoundSubscriber, FoundDispatch)
 
 _MOST = 10
 """How many texts of a body, and of the newest rows, are tried: there may be many."""
@@ -166,7 +166,7 @@ class _Search:
         with self._store.reading(hidden=True) as reading:
             return reading.containing(role, name, parts, limit=_MOST)
 
-    def _of_tenant(self, rows: Iterable[_Found], found: Rows) -> Sequence[_Found]:
+    def _of_tenant(self, rows: Iterable[_NearRow], found: Rows) -> Sequence[_NearRow]:
         """Return the rows of the entry's tenant, if the mapping has tenants."""
         if not found.tenants:
             return list(rows)
@@ -179,7 +179,7 @@ class _Search:
         return f" `where` hides this row: see its {columns}."
 
 
-def _all(rows: Mapping[str, Sequence[_Found]]) -> Iterator[_Found]:
+def _all(rows: Mapping[str, Sequence[_NearRow]]) -> Iterator[_NearRow]:
     return chain.from_iterable(rows.values())
 
 

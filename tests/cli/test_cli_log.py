@@ -18,8 +18,11 @@ import world
 from command import HOOKROW, Command, Terminal
 from engines import database_user, run
 from hookrow import Arrival, Recorded, Refusal, testing
+from hookrow._cli.log import known_near_misses
 from hookrow._core.log_entry import StoredEntry, log_entries
+from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.spool import Spool
+from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._limits import PostgresLimits
 from hookrow.stores.sql._log import SQLLog
@@ -126,7 +129,8 @@ class TestList:
         assert entry["occurred_at"] == "2026-03-04T05:06:07Z"
         assert re.fullmatch("[0-9a-f]{32}", entry["fingerprint"])
         assert msgspec.json.decode(entry["body"]) == DELIVERY
-        assert msgspec.json.decode(command.call("log", "show", 1, "--json").stdout) == entry
+        shown = msgspec.json.decode(command.call("log", "show", 1, "--json").stdout)
+        assert shown == entry | {"near_misses": []}
 
 
 class TestShow:
@@ -213,9 +217,40 @@ class TestShow:
         assert "Near miss" not in show(command)
         run(url, "UPDATE hookrow_dispatches SET provider_message_id = '<m-1>' WHERE id = 1")
         assert show(command)["Near miss"] == (
-            'A dispatch has the message ID "<m-1>", which is not equal. Store `MessageID` of the '
-            "response of its API."
+            'A dispatch has the message ID "<m-1>", which is not equal: it is stored with angle '
+            "brackets. Store `MessageID` of the response of its API."
         )
+
+    def test_spaces(self, command: Command, url: str) -> None:
+        """Those at the start and the end of a value are visible; in JSON, the value is exact."""
+        event = testing.opening(f" {ADA}\xa0", " \tm-1  ", at=AT)
+        keep(url, event, Refusal.SUBSCRIBER_NOT_FOUND.refused())
+        run(url, f"UPDATE hookrow_subscribers SET email = '{ADA} ' WHERE email = '{ADA}'")
+        address, message_id = rf"\x20{ADA}\xa0", r"\x20\tm-1\x20\x20"
+        line = command.call("log").stdout.splitlines()[-1]
+        assert f"  {address}  " in line
+        assert f"  {message_id}  " in line
+        shown = show(command)
+        assert (shown["Recipient"], shown["Message ID"]) == (address, message_id)
+        assert f"had the address {address}; " in shown["Explanation"]
+        text = (
+            rf'A subscriber has the address "{ADA}\x20", which is not equal: it is stored without '
+            "spaces or invisible characters."
+        )
+        assert shown["Near miss"] == text
+        entry = msgspec.json.decode(command.call("log", "show", 1, "--json").stdout)
+        assert (entry["recipient"], entry["message_id"]) == (f" {ADA}\xa0", " \tm-1  ")
+        [near] = entry["near_misses"]
+        assert near == {"row": "subscriber", "id": near["id"], "stored": f"{ADA} ", "text": text}
+
+    def test_near_misses_that_are_unknown(self, url: str) -> None:
+        """If the rows cannot be read, there are none in the text, and null in JSON."""
+        keep(url, UNKNOWN, NO_DISPATCH)
+        run(url, "DROP TABLE hookrow_dispatches")
+        with closing(SQLStore(url)) as store:
+            assert store.log is not None
+            [entry] = store.log.newest(Query(), limit=1)
+            assert known_near_misses(store, entry, POSTMARK) is None
 
     def test_replay_that_the_database_rejects(self, command: Command, url: str) -> None:
         keep(url, DELIVERY, FAILED)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from html.parser import HTMLParser
 from types import SimpleNamespace
-from urllib.parse import unquote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import pytest
 
@@ -436,8 +436,23 @@ def test_replay(store: SQLStore, tables: Tables, visitor: Visitor) -> None:
 def test_a_near_miss(store: SQLStore, tables: Tables, visitor: Visitor) -> None:
     tables.add_dispatch("<m-near>", tables.add_subscriber("near@example.com"))
     receive(store, testing.delivery(ADA, "m-near", at=AT))
-    text = "A dispatch has the message ID &#34;&lt;m-near&gt;&#34;, which is not equal."
+    text = (
+        "A dispatch has the message ID &#34;&lt;m-near&gt;&#34;, which is not equal: it is stored "
+        "with angle brackets. Store `MessageID` of the response of its API."
+    )
     assert text in visitor.shows("/notification", id=1)
+
+
+def test_spaces_around_values(store: SQLStore, visitor: Visitor) -> None:
+    """They are visible as they are in the command, and links keep the exact value."""
+    receive(store, testing.delivery(f" {ADA}\u200b", "m-1 ", at=AT))
+    for page in (visitor.shows("/notifications"), visitor.shows("/notification", id=1)):
+        assert rf"<bdi>\x20{ADA}\u200b</bdi>" in page
+        assert r"<bdi>m-1\x20</bdi>" in page
+        assert f"subscriber?email=+{quote(ADA)}%E2%80%8B" in page
+    assert rf"No subscriber had the address \x20{ADA}\u200b; " in page
+    near = f"A subscriber has the address &#34;{ADA}&#34;, which is not equal: it is stored without"
+    assert f"{near} spaces or invisible characters." in page
 
 
 def test_a_failed_replay_of_a_stored_body(store: SQLStore) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from django.test import override_settings
 from django_home import DjangoHome
 from locations import filled_home
 from log_contract import reader
+from test_near_misses import logged
 
 import django_host
 import mariadb
@@ -25,13 +26,17 @@ from copying import replace
 from crm.models import Group, Mail, Membership, Person, Reason, Send, Team
 from crm.schema import MUTED
 from databases import kind_of, places
-from hookrow import Delivered, Recorded, Role, Schema, SchemaMismatch, Suppressed
+from hookrow import Delivered, Recorded, Refusal, Role, Schema, SchemaMismatch, Suppressed, testing
 from hookrow._core.notification import LookupKeys, Notification, Suppressible
+from hookrow._near_misses import near_misses
+from hookrow._receiver.entries import Entries, Entry
 from hookrow._receiver.recorder import record
 from hookrow.django._store import DjangoStore
 from hookrow.stores._errors import Locked, Unavailable
 from hookrow.stores._timeouts import limited_to
+from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._verify import verify
+from senders import SENDERS
 
 UID = UUID(int=1)
 OPENED = arrival(opens(ADA, "m-ada"))

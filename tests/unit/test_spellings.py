@@ -34,7 +34,7 @@ MESSAGE_IDS = [
     ("m-1.0", "m-1.1", None),
     ("<m-1@a.example>", "m-1", "with a domain"),
     ("<m-1@a.example>", "<m-1@b.example>", None),
-    (f" <{DIGITS.upper()}@a.example>", UUID, f"{SPACES} and without hyphens and with a domain"),
+    (f" <{DIGITS.upper()}@a.example>", UUID, f"{SPACES} and with a domain and without hyphens"),
     ("xm-1", "m-1", None),
 ]
 

@@ -182,7 +182,7 @@ def show(app: App, *, id_: int, as_json: bool, database_url: str) -> None:
         if not entries:
             raise ConfigurationError(f"The log has no notification {id_}.")
         if as_json:
-            near = _near_misses(store, entries[0], app.parsers)
+            near = known_near_misses(store, entries[0], app.parsers)
             echo_json({**_as_json(entries[0]), "near_misses": near})
             return
         for name, value in _details(store, reader, entries[0], app.parsers):
@@ -405,7 +405,7 @@ def _details(
     yield "Explanation", describe_outcome(entry, store, parsers)
     if entry.outcome is Result.DISPATCH_NOT_FOUND and _can_never_match(store, entry.message_id):
         yield "Hint", _NO_UUID
-    for each in _near_misses(store, entry, parsers) or ():
+    for each in known_near_misses(store, entry, parsers) or ():
         yield "Near miss", each.text
     if problem := find_problem(entry, parsers, store.recorded):
         yield "Problem", problem
@@ -415,7 +415,7 @@ def _details(
     yield "Body", entry.body or "not kept"
 
 
-def _near_misses(
+def known_near_misses(
     store: SQLStore, entry: StoredEntry, parsers: Parsers
 ) -> Sequence[NearMiss] | None:
     """Return the near misses of an entry, or None if the tables do not fit, or cannot be read."""

@@ -20,7 +20,7 @@ from hookrow._cli.options import JSON, public_url, webhook_url
 from hookrow._cli.output import COMMITTED, echo, echo_json, progress
 from hookrow._cli.settings import PROVIDER_TOKEN
 from hookrow._core.notification import Arrival
-from hookrow._describe import pluralize, printable
+from hookrow._describe import pluralize, printable, visible
 from hookrow._receiver.entries import Entry, Parsers, no_such_entry
 from hookrow._server.settings import EntrySettings, variable_of
 from hookrow.errors import ConfigurationError, HookrowError
@@ -438,7 +438,7 @@ def _report_event(arrival: Arrival) -> None:
     """Print an event that would be recorded."""
     for each in arrival.notifications:
         name = type(each).__name__.lower()
-        recipient, message = each.recipient or "-", each.message_id or "-"
+        recipient, message = visible(each.recipient or "-"), visible(each.message_id or "-")
         echo(f"{each.at:%Y-%m-%d %H:%M:%S}  {name:12}{recipient}  {message}")
 
 

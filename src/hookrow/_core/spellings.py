@@ -64,7 +64,7 @@ def _composed(text: str) -> str:
     return normalize("NFC", text)
 
 
-_PREFIX = "xn--"
+_ACE_PREFIX = "xn--"
 """The prefix of the label of a domain that represents other characters (RFC 5890, section 2.3)."""
 
 
@@ -86,14 +86,14 @@ def _ascii_label(label: str) -> str:
     if label.isascii():
         return label
     # The codec "idna" implements an older standard, which turns ß into ss.
-    return f"{_PREFIX}{_composed(label.lower()).encode('punycode').decode()}"
+    return f"{_ACE_PREFIX}{_composed(label.lower()).encode('punycode').decode()}"
 
 
 def _international_label(label: str) -> str:
-    if not label.lower().startswith(_PREFIX):
+    if not label.lower().startswith(_ACE_PREFIX):
         return label
     try:
-        return label[len(_PREFIX) :].lower().encode("ascii").decode("punycode")
+        return label[len(_ACE_PREFIX) :].lower().encode("ascii").decode("punycode")
     except UnicodeError:
         return label
 
@@ -121,7 +121,7 @@ def _in_both_cases(text: str) -> Iterable[str]:
     return text.lower(), text.upper()
 
 
-INVISIBLE = Spelling(
+INVISIBLE_CHARACTERS = Spelling(
     "with spaces or invisible characters",
     "without spaces or invisible characters",
     _without_invisible,
@@ -150,7 +150,8 @@ DOMAIN = Spelling(
     only_if_stored=True,
 )
 
-SPELLINGS_OF_MESSAGE_IDS = (INVISIBLE, BRACKETS, CASE, HYPHENS, SUFFIX, DOMAIN)
+SPELLINGS_OF_MESSAGE_IDS = (INVISIBLE_CHARACTERS, BRACKETS, DOMAIN, SUFFIX, CASE, HYPHENS)
+"""In the order in which they are removed: what is around an id comes first."""
 
 DISPLAY_NAME = Spelling(
     "with a display name or angle brackets",
@@ -166,13 +167,14 @@ DECOMPOSED = Spelling(
 )
 INTERNATIONAL = Spelling(
     "with an international domain",
-    f"with a domain in the form {_PREFIX}",
+    f"with a domain in the form {_ACE_PREFIX}",
     _with_ascii_domain,
     lambda text: [_with_ascii_domain(text), _with_international_domain(text)],
 )
 
-SPELLINGS_OF_EMAILS = (INVISIBLE, DISPLAY_NAME, DECOMPOSED, CASE, INTERNATIONAL)
-"""Those of ASCII letters do not count, unless a mapping compares addresses exactly."""
+SPELLINGS_OF_EMAILS = (INVISIBLE_CHARACTERS, DISPLAY_NAME, DECOMPOSED, CASE, INTERNATIONAL)
+"""In the order in which they are removed. The case of ASCII letters counts only if a mapping
+compares addresses exactly."""
 
 
 def variants_of_message_id(message_id: str) -> Collection[str]:

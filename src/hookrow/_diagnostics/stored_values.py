@@ -19,7 +19,7 @@ from hookrow._core.spellings import (
     DOMAIN,
     HYPHENS,
     INTERNATIONAL,
-    INVISIBLE,
+    INVISIBLE_CHARACTERS,
     SPELLINGS_OF_MESSAGE_IDS,
     SUFFIX,
     Spelling,
@@ -70,7 +70,7 @@ _TRIM = _Correction(
 """Removes spaces. For other invisible characters, databases have no common function."""
 
 _CORRECTIONS = {
-    INVISIBLE.words: _TRIM,
+    INVISIBLE_CHARACTERS.words: _TRIM,
     BRACKETS.words: _Correction(
         lambda _, column: f"replace(replace({column}, '<', ''), '>', '')",
         "{0} LIKE '<%'",
@@ -185,18 +185,18 @@ def wrong_emails(database: Database, tables: RoleTables) -> Iterator[str]:
     for spellings, wrong in found.items():
         count = _count(tables, "subscribers", "email", len(wrong), len(emails))
         yield (
-            f"{count} stored {wrong[0].words}, such as that of {mask_email(wrong[0].correct)}: "
-            f"{_NEVER if {INVISIBLE, DISPLAY_NAME} & {*spellings} else _RARELY} "
+            f"{count} stored {wrong[0].words}, such as that of {mask_email(wrong[0].correct)}"
+            f"{_NEVER if {INVISIBLE_CHARACTERS, DISPLAY_NAME} & {*spellings} else _RARELY} "
             f"Save {' and '.join(_ADVICE[each] for each in spellings)}."
             f"{_update_of_emails(tables, spellings, wrong)}"
         )
 
 
-_NEVER = "no notification finds these subscribers."
-_RARELY = "only a notification that has the same spelling finds these subscribers."
+_NEVER = ": no notification finds these subscribers."
+_RARELY = ": only a notification that has the same spelling finds these subscribers."
 
 _ADVICE = {
-    INVISIBLE: 'the result of `"".join(filter(str.isprintable, email)).strip()`',
+    INVISIBLE_CHARACTERS: 'the result of `"".join(filter(str.isprintable, email)).strip()`',
     DISPLAY_NAME: "the result of `email.utils.parseaddr(email)[1]`",
     DECOMPOSED: 'the result of `unicodedata.normalize("NFC", email)`',
     CASE: "the result of `email.lower()`",
@@ -209,7 +209,9 @@ def _update_of_emails(
     tables: RoleTables, spellings: Sequence[Spelling], wrong: Sequence[_WrongEmail]
 ) -> str:
     """Return the statement that removes spaces around emails, if nothing else is wrong."""
-    if spellings != (INVISIBLE,) or any(each.stored.strip(" ") != each.correct for each in wrong):
+    if spellings != (INVISIBLE_CHARACTERS,) or any(
+        each.stored.strip(" ") != each.correct for each in wrong
+    ):
         return ""
     return f" {_update(tables, 'subscribers', 'email', _TRIM)}"
 

@@ -25,7 +25,14 @@ from hookrow._core.log_entry import (
 )
 from hookrow._core.notification import KNOWN_REASONS
 from hookrow._core.result import PARKED, Result
-from hookrow._describe import describe_outcome, find_problem, format_body, pluralize, printable
+from hookrow._describe import (
+    describe_outcome,
+    find_problem,
+    format_body,
+    pluralize,
+    printable,
+    visible,
+)
 from hookrow._observability.logging import outcome_name
 from hookrow._receiver.replay import matching_entries, replay_entries
 from hookrow._statistics.overview import RECENT_ENTRIES
@@ -56,12 +63,12 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def _escaped(name: str) -> Callable[[Any, Notification], str | None]:
-    """Return the display function of a column; it escapes unprintable characters."""
+    """Return the display function of a column; it escapes as `visible` does."""
 
     @admin.display(description=name.replace("_", " "), empty_value="-")
     def escaped(_: object, entry: Notification) -> str | None:
         value = getattr(entry, name)
-        return value and printable(value)
+        return value and visible(value)
 
     return escaped
 

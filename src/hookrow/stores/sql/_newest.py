@@ -42,7 +42,7 @@ def newest_that_contain(
     those of all tenants.
     """
     text = tables.text(role, name)
-    contains = " OR ".join([f"lower({text}) LIKE %s ESCAPE '{_ESCAPE}'"] * len(parts))
+    contains = " OR ".join([f"lower({text}) LIKE %s ESCAPE '{_LIKE_ESCAPE}'"] * len(parts))
     sql = (
         f"SELECT DISTINCT {text} FROM {_rows(tables, role)} "
         f"WHERE ({contains}){tables.visible(role)} LIMIT {limit}"
@@ -50,13 +50,13 @@ def newest_that_contain(
     return sql, [f"%{_literally(fold(each))}%" for each in parts]
 
 
-_ESCAPE = "!"
+_LIKE_ESCAPE = "!"
 
 
 def _literally(text: str) -> str:
     """Return the pattern of LIKE for a text."""
-    for each in (_ESCAPE, "%", "_"):
-        text = text.replace(each, f"{_ESCAPE}{each}")
+    for each in (_LIKE_ESCAPE, "%", "_"):
+        text = text.replace(each, f"{_LIKE_ESCAPE}{each}")
     return text
 
 
