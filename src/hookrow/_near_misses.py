@@ -7,8 +7,8 @@ an address with a display name, in the newest rows only (`stores.sql._newest`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -17,7 +17,6 @@ from hookrow._core.log_entry import StoredEntry
 from hookrow._core.notification import FoundDispatch, FoundSubscriber, Key, LookupKeys, Rows
 from hookrow._core.result import Result
 from hookrow._core.rules import fold, is_email, is_message_id
-from hookrow._core.schema import is_flag
 from hookrow._core.spellings import (
     BRACKETS,
     SPELLINGS_OF_MESSAGE_IDS,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 _NearRow = TypeVar("_NearRow", FoundSubscriber, FoundDispatch)
 
-_MOST = 10
+_MOST = 100
 """How many texts of a body, and of the newest rows, are tried: there may be many."""
 
 
@@ -85,10 +84,7 @@ class _Search:
 
     def __init__(self, store: SQLStore, own: Entry[BodyParser]) -> None:
         self._store, self._own = store, own
-        self._flags = {
-            name: [column for column, value in role.where.items() if is_flag(value)]
-            for name, role in store.schema.roles.items()
-        }
+        self._flags = store.role_tables.flags
 
     def dispatches(self, message_id: str, in_body: Collection[str]) -> Iterator[NearMiss]:
         """Yield those with another form of a message id, unless one has it as it is.
@@ -96,7 +92,10 @@ class _Search:
         `in_body` are other forms of the id in the body of the event, such as a header.
         """
         ids = {message_id, *variants_of_message_id(message_id), *in_body}
-        ids |= self._containing("dispatches", "provider_message_id", [BRACKETS.plain(message_id)])
+        ids |= self._containing(
+            *("dispatches", "provider_message_id", [BRACKETS.plain(message_id)]),
+            lambda stored: difference(stored, message_id, SPELLINGS_OF_MESSAGE_IDS),
+        )
         shown, found = self._find(LookupKeys(ids, tenants={self._own.tenant}))
         if self._of_tenant(shown.dispatches.get(message_id, ()), shown):
             return
@@ -117,7 +116,9 @@ class _Search:
     def subscribers(self, email: str) -> Iterator[NearMiss]:
         """Yield those with another spelling of an address, unless one has it as it is."""
         emails = {email, *variants_of_email(email)}
-        emails |= self._containing("subscribers", "email", emails)
+        emails |= self._containing(
+            *("subscribers", "email", emails), lambda stored: difference_of_emails(stored, email)
+        )
         addressed = {(None, fold(each), each, self._own.tenant) for each in emails}
         shown, found = self._find(LookupKeys((), addressed, tenants={self._own.tenant}))
         words_of = {
@@ -149,22 +150,30 @@ class _Search:
 
     def _find(self, keys: LookupKeys) -> tuple[Rows, Rows]:
         """Return the rows that `where` does not hide, and these with those that a flag hides."""
-        with self._store.reading() as reading:
-            shown = reading.find(keys)
-        if not any(self._flags.values()):
-            return shown, shown
         with self._store.reading(hidden=True) as reading:
-            return shown, reading.find(keys)
+            found = reading.find(keys)
+        if not any(self._flags.values()):
+            return found, found
+        # Later, so that a row that is inserted in between is not described as hidden.
+        with self._store.reading() as reading:
+            return reading.find(keys), found
 
-    def _containing(self, role: str, name: str, texts: Collection[str]) -> set[str]:
-        """Return the values in the newest rows that contain one of the texts.
+    def _containing(
+        self,
+        role: str,
+        name: str,
+        texts: Collection[str],
+        differs: Callable[[str], Difference | None],
+    ) -> set[str]:
+        """Return the values in the newest rows that contain one of the texts, and mean the same.
 
         They may be other tenants'; `_find` finds only the rows of the entry's tenant.
         """
         folded = {*map(fold, texts)}
         parts = [each for each in folded if not any(other in each for other in folded - {each})]
         with self._store.reading(hidden=True) as reading:
-            return reading.containing(role, name, parts, limit=_MOST)
+            found = reading.containing(role, name, parts)
+        return {*islice(filter(differs, sorted(found)), _MOST)}
 
     def _of_tenant(self, rows: Iterable[_NearRow], found: Rows) -> Sequence[_NearRow]:
         """Return the rows of the entry's tenant, if the mapping has tenants."""

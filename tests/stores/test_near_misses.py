@@ -16,6 +16,7 @@ from engines import run
 from hookrow import Arrival, Refusal, Role, Schema
 from hookrow._core.log_entry import StoredEntry, log_entries
 from hookrow._core.notification import Outcome
+from hookrow._core.schema import Scalar
 from hookrow._describe import visible
 from hookrow._near_misses import NearMiss, near_misses
 from hookrow._receiver.entries import Entries, Entry
@@ -187,24 +188,29 @@ def test_rows_that_where_hides(engine: Engine) -> None:
 
 
 def test_a_value_in_where_is_never_ignored(engine: Engine) -> None:
-    """It may be a tenant's, whose rows another one must not see; a flag of its own row may."""
+    """It may be a tenant's, whose rows another one must not see, also if it is null.
+
+    Only a boolean or a time cannot be one.
+    """
     make(engine)
-    role = Role("people", REST, where={"tenant": "acme", "active": True})
+    where: dict[str, Scalar] = {"tenant": "acme", "state": None, "active": True}
+    role = Role("people", REST, where=where)
     schema = replace(HOST, subscribers=role)
-    insert = "INSERT INTO people (id, email, tenant, active) VALUES"
+    insert = "INSERT INTO people (id, email, tenant, state, active) VALUES"
     run(
         engine,
-        f"{insert} (1, '{ADA}', 'globex', true)",
-        f"{insert} (2, 'Ada <{ADA}>', 'globex', true)",
+        f"{insert} (1, '{ADA}', 'globex', NULL, true)",
+        f"{insert} (2, 'Ada <{ADA}>', 'globex', NULL, true)",
+        f"{insert} (3, '{ADA}', 'acme', 7, true)",
     )
     parsers = Entries(Entry(None, SENDERS["postmark"].construct()))
     with closing(SQLStore("sqlite://")) as own, closing(SQLStore(engine, schema)) as store:
         entry = logged(own, "postmark", SENDERS["postmark"].opened(1), NO_SUBSCRIBER)
         assert near_misses(store, entry, parsers) == []
-        run(engine, f"{insert} (3, '{ADA}', 'acme', false)")
+        run(engine, f"{insert} (4, '{ADA}', 'acme', NULL, false)")
         [miss] = near_misses(store, entry, parsers)
     hides = "`where` hides this row: see its 'active'."
-    assert (miss.id, miss.text) == (3, f'A subscriber has the address "{ADA}". {hides}')
+    assert (miss.id, miss.text) == (4, f'A subscriber has the address "{ADA}". {hides}')
 
 
 def test_the_owner_of_the_dispatch(home: Home) -> None:

@@ -444,11 +444,6 @@ class Schema:
             )
 
 
-def is_flag(value: Scalar) -> bool:
-    """Return whether a value in `where` is a flag or null, and therefore does not name a tenant."""
-    return value is None or isinstance(value, bool)
-
-
 def nearest(name: str, names: Iterable[str], *, prefix: str = "") -> str:
     """Return a hint that contains the most similar name after the prefix, or an empty string."""
     near = nearest_name(name, names, prefix=prefix)

@@ -34,7 +34,7 @@ def newest(tables: RoleTables, role: str, name: str) -> str:
 
 
 def newest_that_contain(
-    tables: RoleTables, role: str, name: str, parts: Collection[str], limit: int
+    tables: RoleTables, role: str, name: str, parts: Collection[str]
 ) -> tuple[str, Sequence[str]]:
     """Return the SELECT of distinct values in the newest rows that contain one of the `parts`.
 
@@ -45,7 +45,7 @@ def newest_that_contain(
     contains = " OR ".join([f"lower({text}) LIKE %s ESCAPE '{_LIKE_ESCAPE}'"] * len(parts))
     sql = (
         f"SELECT DISTINCT {text} FROM {_rows(tables, role)} "
-        f"WHERE ({contains}){tables.visible(role)} LIMIT {limit}"
+        f"WHERE ({contains}){tables.visible(role)}"
     )
     return sql, [f"%{_literally(fold(each))}%" for each in parts]
 

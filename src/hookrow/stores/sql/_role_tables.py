@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from hookrow._core.notification import EventTime, Key, Suppressible
-from hookrow._core.schema import WRITTEN, Fold, Scalar, Schema, is_flag
+from hookrow._core.schema import WRITTEN, Fold, Scalar, Schema
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._conversions import Conversions, tenant_digits
 from hookrow.stores.sql._dialects.base import Dialect
@@ -21,6 +21,9 @@ ALIASES = {"subscribers": "s", "dispatches": "d", "subscriptions": "b", "message
 
 OWNER = "o"
 """The alias of the subscribers' table in the join that finds a dispatch's owner."""
+
+
+_KINDS_OF_FLAGS = {"boolean", "date", "datetime"}
 
 
 class RoleTables:
@@ -45,6 +48,13 @@ class RoleTables:
             for name, role in schema.roles.items()
         }
         """By role: the columns of `where`, each with the value of the rows that are not hidden."""
+        self.flags = {
+            name: [column.name for column, _ in hiding if column.kind in _KINDS_OF_FLAGS]
+            for name, hiding in self.hiding.items()
+        }
+        """By role: the columns of `where` that can only be a state of a row, such as deleted.
+
+        Others may stand for a tenant, also if they are null."""
         self.tenants = {
             name: columns[name][role.tenant]
             for name, role in schema.roles.items()
@@ -72,12 +82,16 @@ class RoleTables:
         self.conversions = Conversions(self._columns, self.written, self.tenants)
 
     def with_hidden(self) -> RoleTables:
-        """Return the same tables with the rows that a flag or a null in `where` hides.
-
-        A text or a number in `where` may stand for a tenant, whose rows stay hidden.
-        """
+        """Return the same tables with the rows that `where` hides by one of the `flags` only."""
         roles: dict[str, Any] = {
-            name: replace(role, where=_without_flags(role.where))
+            name: replace(
+                role,
+                where={
+                    column: value
+                    for column, value in role.where.items()
+                    if column not in self.flags[name]
+                },
+            )
             for name, role in self.schema.roles.items()
         }
         schema = replace(self.schema, **roles)
@@ -263,10 +277,6 @@ class RoleTables:
         """Return a value as a column stores it."""
         write = self._columns[role][name].write
         return self.dialect.write(write(value) if write else value)
-
-
-def _without_flags(where: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
-    return {name: each for name, each in where.items() if not is_flag(each)}
 
 
 def _selected(column: Column, value: Scalar) -> Scalar:

@@ -164,8 +164,7 @@ class SQLStore:
     def reading(self, *, hidden: bool = False) -> Iterator[SQLReading]:
         """Open a read-only view for the block. Raises a `StoreError`, including from within.
 
-        If `hidden`, it also finds the rows that a flag or a null in `where` hides; see
-        `RoleTables.with_hidden`.
+        If `hidden`, it also finds rows that `where` hides; see `RoleTables.with_hidden`.
         """
         statements = self._verified()
         if hidden:

@@ -77,12 +77,12 @@ class SQLReading:
             suppressible=tables.schema.suppressible,
         )
 
-    def containing(self, role: str, name: str, parts: Collection[str], *, limit: int) -> set[str]:
+    def containing(self, role: str, name: str, parts: Collection[str]) -> Collection[str]:
         """Return the values of a column in the newest rows that contain one of the `parts`.
 
-        They are those of all tenants, and at most `limit`.
+        They are those of all tenants.
         """
-        sql, values = newest_that_contain(self._statements.tables, role, name, parts, limit)
+        sql, values = newest_that_contain(self._statements.tables, role, name, parts)
         return {text for (text,) in self._connection.fetch(sql, values)}
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
