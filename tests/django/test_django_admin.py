@@ -101,6 +101,13 @@ class TestLog:
         assert len(truncated) < 50_000
         assert sum("The body is not valid UTF-8 at byte 0: " in page for page in pages) == 1
 
+    def test_spaces_around_values(self, sqlite_site: Site) -> None:
+        """They are visible, as in the command and in the dashboard."""
+        sqlite_site.receive(testing.delivery(f" {ADA}", "m-1 ", at=AT))
+        for page in (sqlite_site.get(LOG), sqlite_site.get(f"{LOG}{ids()[0]}/change/")):
+            assert rf"\x20{ADA}<" in page
+            assert r"m-1\x20<" in page
+
     def test_replay(self, sqlite_site: Site) -> None:
         """A replay records an early notification, and the message counts the outcomes."""
         sqlite_site.receive(EARLY, STRANGER, DELIVERY)

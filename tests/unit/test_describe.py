@@ -31,6 +31,7 @@ from hookrow._describe import (
     format_duration,
     other_changes,
     superseding,
+    visible,
 )
 from hookrow._receiver.entries import POSTMARK, Entries, Entry
 from hookrow._receiver.replay import DryRun
@@ -400,3 +401,19 @@ def test_durations(seconds: float, text: str) -> None:
 def test_counts_by_entry(counts: dict[str, int], text: str) -> None:
     """The largest come first, and many are not all named."""
     assert describe_by_entry(counts) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("Ada Lovelace", "Ada Lovelace"),
+        ("  ada ", r"\x20\x20ada\x20"),
+        ("\tada\xa0\u200b", r"\tada\xa0\u200b"),
+        (" \xa0 ", r"\x20\xa0\x20"),
+        ("   ", r"\x20\x20\x20"),
+        ("", ""),
+    ],
+)
+def test_visible_values(value: str, shown: str) -> None:
+    """Spaces are visible at the start and the end, and other invisible characters everywhere."""
+    assert visible(value) == shown
