@@ -400,6 +400,7 @@ class TestReplay:
             "outcomes": {"dispatch_not_found": 1, "recorded": 1},
             "without_body": 0,
             "other_provider": 0,
+            "unreadable": 0,
             "missing": [9],
         }
         done = command.call("replay", 1, 2, 9, "--dry-run", "--json")

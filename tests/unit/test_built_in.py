@@ -25,6 +25,8 @@ from hookrow import (
     Suppressed,
 )
 from hookrow._core.notification import Refusal
+from hookrow._receiver.entries import Entry
+from hookrow.providers._base import check_event, check_events
 from hookrow.providers._built_in import BuiltIn, ProviderRequest
 from hookrow.providers._registry import PROVIDER_NAMES, built_in
 from wire import ADA, ENDPOINT, SECRET
@@ -231,3 +233,26 @@ def test_a_generated_credential(name: str) -> None:
 def test_only_the_provider_can_sign(name: str) -> None:
     assert build(name).sign(b"{}") is None
     assert build(name).own_test
+
+
+@every_provider
+def test_the_types_of_fields(name: str) -> None:
+    """The receiver does not check them, because they are those of `Event`."""
+    entry = Entry(None, build(name))
+    assert not entry.is_checked
+    parser = entry.provider
+    bodies = [body for each in EVENTS.values() if (body := parser.compose(each)) is not None]
+    assert bodies
+    for body in (
+        *bodies,
+        b"",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b'{"event": 1, "Type": [], "RecordType": {}}',
+    ):
+        check_event(parser, parser.parse(body))
+        check_events(parser, "read_body", parser.read_body(body))
+    for body in bodies:
+        if (sent := parser.sign(body)) is not None:
+            check_events(parser, "read", parser.read(request(sent)))

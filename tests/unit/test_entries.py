@@ -316,31 +316,54 @@ def test_a_probe_is_asked_only_about_its_own_method() -> None:
     courier.probe.assert_called_once_with(asked)
 
 
+ERROR = KeyError("ada@example.com")
+REFUSED = Unauthentic(b"Signature")  # type: ignore[arg-type] # the mistake
+
+
 @pytest.mark.parametrize(
-    ("method", "sent", "status", "message"),
+    ("method", "sent", "result", "message"),
     [
-        ("admit", "POST", 503, "Returned 503: Courier.admit raised KeyError at "),
-        ("probe", "GET", 503, "Returned 503: Courier.probe raised KeyError at "),
-        ("probe", "PUT", 503, "Returned 503: Courier.probe raised KeyError at "),
-        ("is_test", "POST", 503, "Returned 503: Courier.is_test raised KeyError at "),
-        ("describe_unauthentic", "POST", 401, "Courier.describe_unauthentic raised KeyError at "),
+        ("admit", "POST", ERROR, "Courier.admit raised KeyError at "),
+        ("admit", "POST", True, "Courier.admit returned True, but must return None to admit "),
+        ("admit", "POST", b"Basic", "Courier.admit returned bytes, but must return None to admit "),
+        ("probe", "GET", ERROR, "Courier.probe raised KeyError at "),
+        ("probe", "PUT", ERROR, "Courier.probe raised KeyError at "),
+        ("probe", "GET", 200, "Courier.probe returned 200, but must return None or a response, "),
+        ("probe", "PUT", "", "Courier.probe returned str, but must return None or a response, "),
+        *(
+            ("probe", "HEAD", response, f"Courier.probe returned a response in which {fault}")
+            for response, fault in (
+                (Response("200", b"", {}), "status is str, but must be a number."),  # type: ignore[arg-type] # a mistake, like the others
+                (Response(200, "", {}), "body is str, but must be bytes."),  # type: ignore[arg-type]
+                (Response(200, b"", ()), "headers is tuple, but must be a mapping of "),  # type: ignore[arg-type]
+                (Response(200, b"", {"Age": 1}), "headers has a name or a value of another"),  # type: ignore[dict-item]
+                (Response(200, b"", {}, b""), "stream is bytes, but must be an iterator or N"),  # type: ignore[arg-type]
+            )
+        ),
+        ("is_test", "POST", ERROR, "Courier.is_test raised KeyError at "),
+        ("read", "POST", REFUSED, "Courier.read raised Unauthentic with bytes, but the challenge"),
+        ("describe_unauthentic", "POST", ERROR, "Courier.describe_unauthentic raised KeyError at "),
+        ("describe_unauthentic", "POST", None, "Courier.describe_unauthentic returned None, but "),
     ],
 )
-def test_a_method_of_a_provider_that_raises(
-    caplog: pytest.LogCaptureFixture, method: str, sent: str, status: int, message: str
+def test_a_mistake_in_a_method_of_a_provider(
+    caplog: pytest.LogCaptureFixture, method: str, sent: str, result: object, message: str
 ) -> None:
     """Hosts receive a response, and the log the name of the method."""
     courier, head = Courier(), RequestHead(sent, ENDPOINT, (), request_id="r-1")
-    setattr(courier, method, Mock(side_effect=KeyError("ada@example.com")))
-    body = b"[]" if method == "describe_unauthentic" else signed(event("ada"))
+    effect = result if isinstance(result, Exception) else [result] * 2
+    setattr(courier, method, Mock(side_effect=effect))
+    is_refused = method == "describe_unauthentic"
+    body = b"[]" if is_refused else signed(event("ada"))
     with closing(Receiver(courier, people(), acknowledge_tests=True)) as receiver:
         response = receiver.admit(head) or receiver(Request(head, body))
-    assert response.status == status
+    assert response.status == (401 if is_refused else 503)
     [record] = [each for each in caplog.records if each.levelname == "ERROR"]
-    assert record.getMessage().startswith(message)
+    assert record.getMessage().startswith(message if is_refused else f"Returned 503: {message}")
+    assert (record.exc_info is not None) is (result is ERROR)
     assert "ada@" not in caplog.text
     refused = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
-    assert refused == (["Returned 401 to request r-1."] if status == 401 else [])
+    assert refused == (["Returned 401 to request r-1."] if is_refused else [])
 
 
 @pytest.mark.parametrize("post", [Receiver.__call__, Receiver.record_directly])
@@ -380,6 +403,27 @@ def test_a_body_that_other_code_has_authenticated() -> None:
         ("batches", "m-eve"): "recorded",
         ("mail", "m-bob"): "subscriber_not_found",
     }
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (ERROR, "Returned 503: Batches.read_body raised KeyError at "),
+        (Event((), b""), "Returned 503: Batches.read_body returned Event, but must return a seq"),
+        ([Event((), "")], "Returned 503: Batches.read_body returned an event in which Event.body "),  # type: ignore[arg-type] # a mistake
+    ],
+)
+def test_a_mistake_in_reading_an_authenticated_body(
+    caplog: pytest.LogCaptureFixture, result: object, message: str
+) -> None:
+    """The other code that received it can send it again."""
+    batches = Batches()
+    effect = result if isinstance(result, Exception) else [result]
+    batches.read_body = Mock(side_effect=effect)  # type: ignore[method-assign]
+    with closing(Receiver(batches, people())) as receiver:
+        assert receiver.record_body(b"[]").status == 503
+    [record] = caplog.records
+    assert record.getMessage().startswith(message)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from unittest.mock import ANY, Mock
 import msgspec
 import pytest
 from msgspec.structs import replace
-from receiving import NOON, Database, encode, head, people
+from receiving import NOON, Database, delivery, encode, head, people
 
 from courier import BAD, Courier, event, signed
 from effects import Effects
@@ -39,16 +39,19 @@ from hookrow import (
     Suppressed,
     Unsupported,
 )
+from hookrow._cli.log import _describe_replay
+from hookrow._cli.replay import Summary
 from hookrow._core.log_entry import RECORD_TYPES, body_of, fingerprint
 from hookrow._core.result import Result
 from hookrow._http import plain
 from hookrow._receiver.clock import Clock, utc_now
 from hookrow._receiver.entries import POSTMARK, Entries, Entry, read_entries
 from hookrow._receiver.recorder import Responses, combine, record
-from hookrow._receiver.replay import ParkedRetry, arrivals_of, replay
+from hookrow._receiver.replay import ParkedRetry, arrivals_of, parse_entry, replay, replay_entries
 from hookrow._receiver.spool import Spool
+from hookrow.dashboard._queries import preview_replay
 from hookrow.providers import Provider
-from hookrow.providers._base import _FIELDS
+from hookrow.providers._base import _FIELDS, BodyParser
 from hookrow.stores._timeouts import left
 from hookrow.stores._watchdog import TRANSACTION_TIMEOUT
 from hookrow.stores.sql import SQLStore
@@ -188,7 +191,7 @@ def test_a_mistake_in_a_provider(
         ({"event_id": 1}, "Event.event_id is int, but must be a string or None"),
         ({"trace_id": b"1"}, "Event.trace_id is bytes, but must be a string or None"),
         ({"notifications": DELIVERED}, "Event.notifications is Delivered, but must be a sequence"),
-        ({"notifications": [{}]}, "Event.notifications contains dict, but must contain notifi"),
+        ({"notifications": [{}]}, "Event.notifications contains dict, but must be a sequence"),
         ({"notifications": (), "unsupported": None}, "Event.unsupported is NoneType, but must be"),
         (
             {"notifications": (), "unsupported": Unsupported(ANY)},
@@ -462,3 +465,128 @@ def test_a_name_that_the_log_cannot_hold(name: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Courier, "name", name)
     with pytest.raises(ConfigurationError, match="1 to 32 characters, but that of Courier is '"):
         Receiver(Courier(), STORE)
+
+
+class Misreading(Courier):
+    """Fails to read the stored events of Ada."""
+
+    def __init__(self, result: object) -> None:
+        super().__init__()
+        self.result = result
+
+    def parse(self, body: bytes) -> Event:
+        if b"ada@" not in body:
+            return super().parse(body)
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result  # type: ignore[return-value] # the mistake
+
+
+every_misreading = pytest.mark.parametrize(
+    ("result", "fault"),
+    [
+        (KeyError("ada@example.com"), "Misreading.parse raised KeyError at "),
+        (None, "Misreading.parse returned None, but must return an event: write `return Event("),
+        (
+            Event((DELIVERED,), "{}"),  # type: ignore[arg-type] # the mistake
+            "Misreading.parse returned an event in which Event.body is str, but must be bytes.",
+        ),
+    ],
+    ids=["raises", "returns None", "wrong type"],
+)
+
+
+@every_misreading
+def test_a_parked_event_that_its_provider_fails_to_read(
+    caplog: pytest.LogCaptureFixture, result: object, fault: str
+) -> None:
+    """The sweep records the others, and leaves it in the log until the provider is corrected."""
+    database = people("ada", "bea")
+    events = [event(name, message=f"late-{name}") for name in ("ada", "bea")]
+    post_events(in_thread, database, *events, clock=lambda: utc_now() - timedelta(minutes=2))
+    for number, name in enumerate(("ada", "bea"), 1):
+        database.tables.add_dispatch(f"late-{name}", subscriber=number)
+    assert database.log is not None
+    faulty, corrected = (
+        ParkedRetry(database, database.log, read_entries(each), lambda *_: None, Clock(database))
+        for each in (Misreading(result), Courier())
+    )
+    assert faulty.retry_due() == 1
+    [record] = [each for each in caplog.records if each.levelname == "ERROR"]
+    left, recorded = sorted(database.logged(), key=lambda each: str(each.recipient))
+    assert record.getMessage().startswith(f"Notification {left.id} cannot be read: {fault}")
+    assert (recorded.outcome, left.outcome) == (Result.RECORDED, Result.DISPATCH_NOT_FOUND)
+    assert (body_of(left), left.retry_at is not None) == (encode(events[0]), True)
+    parsers = read_entries(Misreading(result))
+    assert parse_entry(left, parsers) is None
+    assert _describe_replay(database, left, parsers).startswith(f"not possible: {fault}")
+    preview = preview_replay(database, left, parsers)
+    assert preview is not None
+    assert preview.refusal.startswith(fault)
+    summary = Summary(dry_run=False)
+    summary.add(replay_entries(database, database.log, [left], parsers), [left], parsers)
+    assert summary.describe() == "1 notification replayed: 1 not readable."
+    assert "ada@" not in caplog.text
+    assert corrected.retry_now(["late-ada"]).result(PATIENCE) == 1
+    assert database.tables.dispatch("late-ada").delivered_at == NOON
+
+
+@every_misreading
+def test_a_spooled_event_that_its_provider_fails_to_read(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, result: object, fault: str
+) -> None:
+    """The drain records the others, and leaves it in the spool for a corrected provider."""
+    database, path = people("ada", "bea"), tmp_path / "spool.db"
+    database.away = True
+    post_events(in_thread, database, event("ada"), event("bea"), spool=path)
+    database.away = False
+    [ada, _] = Spool(path).after(0, limit=9)
+    caplog.clear()
+    with closing(Receiver(Misreading(result), database, spool=path)) as receiver:
+        receiver.start()
+        eventually(lambda: len(Spool(path).after(0, limit=9)) == 1)
+    assert database.tables.dispatch("m-bea").delivered_at == NOON
+    [left] = Spool(path).after(0, limit=9)
+    assert (left.body, left.attempts) == (ada.body, ada.attempts)
+    [record] = [each for each in caplog.records if each.levelname == "ERROR"]
+    expected = f"Entry {left.id} of the spool cannot be recorded, and stays there: {fault}"
+    assert record.getMessage().startswith(expected)
+    assert "ada@" not in caplog.text
+    with closing(Receiver(Courier(), database, spool=path)) as receiver:
+        receiver.start()
+        eventually(lambda: not Spool(path).after(0, limit=9))
+    assert database.tables.dispatch("m-ada").delivered_at == NOON
+
+
+class Prefixed(Postmark):
+    """A subclass of a built-in provider, whose trace ids are wrong."""
+
+    def read(self, request: Request) -> Sequence[Event]:
+        return [replace(each, trace_id=1) for each in super().read(request)]
+
+
+def test_a_subclass_of_a_built_in_provider_is_checked(caplog: pytest.LogCaptureFixture) -> None:
+    database = people("ada")
+    sent = Request(head(), encode(delivery("ada")))
+    with closing(Receiver(Prefixed(SECRET), database)) as receiver:
+        assert receiver(sent).status == 503
+    assert "Prefixed.read returned an event in which Event.trace_id is int" in caplog.text
+    assert not database.logged()
+
+
+@pytest.mark.parametrize(
+    ("provider", "is_checked"),
+    [
+        (Postmark(SECRET), False),
+        (Postmark, False),
+        (Courier(), True),
+        (Effects, True),
+        (Prefixed(SECRET), True),
+        (Prefixed, True),
+        (type("Postmark", (Postmark,), {"__module__": "hookrow.providers.other"}), True),
+    ],
+)
+def test_only_events_of_built_in_providers_are_not_checked(
+    provider: BodyParser, *, is_checked: bool
+) -> None:
+    assert Entry(None, provider).is_checked is is_checked

@@ -34,8 +34,9 @@ from hookrow._describe import (
 from hookrow._near_misses import NearMiss, near_misses
 from hookrow._receiver.clock import measured_clock
 from hookrow._receiver.entries import Parsers
-from hookrow._receiver.replay import arrivals_of, dry_run
+from hookrow._receiver.replay import arrivals_of, dry_run, read_entry
 from hookrow.errors import ConfigurationError
+from hookrow.providers._base import ProviderFault
 from hookrow.stores._errors import (
     Conflict,
     Locked,
@@ -437,8 +438,9 @@ def _can_never_match(store: SQLStore, message_id: str | None) -> bool:
 
 def _describe_replay(store: SQLStore, entry: StoredEntry, parsers: Parsers) -> str:
     try:
+        read_entry(entry, parsers)
         arrivals = arrivals_of(store, [entry], parsers, measured_clock(store)())
-    except WrongMapping as error:
+    except (WrongMapping, ProviderFault) as error:
         return f"not possible: {error}"
     if not arrivals:
         if parsers.parser_of(entry) is None:

@@ -16,7 +16,7 @@ from hookrow._cli.app import App, check_entry, require_log
 from hookrow._cli.log import filters, format_entry
 from hookrow._cli.options import DATABASE_URL, ENTRY_ID, JSON, KEEP_BODIES, KEEP_OPTION
 from hookrow._cli.output import COMMITTED, echo, echo_json, progress
-from hookrow._core.log_entry import StoredEntry
+from hookrow._core.log_entry import StoredEntry, body_of
 from hookrow._core.notification import Outcome, Refusal
 from hookrow._describe import describe_dry_run, pluralize
 from hookrow._observability.logging import outcome_name
@@ -192,7 +192,8 @@ class Summary(msgspec.Struct):
     """The result of a replay; its fields are the keys of the JSON object.
 
     `outcomes` has the number of notifications by outcome. Of those that cannot be replayed,
-    `other_provider` is the number of another provider's, and `without_body` that of the rest.
+    `other_provider` is the number of another provider's, `unreadable` that of those which their
+    provider failed to read, and `without_body` that of the rest.
     `missing` has the given ids that the log does not have.
     """
 
@@ -201,16 +202,19 @@ class Summary(msgspec.Struct):
     outcomes: dict[str, int] = {}
     without_body: int = 0
     other_provider: int = 0
+    unreadable: int = 0
     missing: Sequence[int] = ()
 
     def add(
         self, outcomes: Sequence[Outcome], group: Sequence[StoredEntry], parsers: Parsers
     ) -> None:
         """Add the outcomes of a group of entries, and the numbers of those without an outcome."""
-        others = sum(parsers.parser_of(each) is None for each in group)
+        own = [each for each in group if parsers.parser_of(each) is not None]
+        with_body = sum(body_of(each) is not None for each in own)
         self.notifications += len(group)
-        self.other_provider += others
-        self.without_body += len(group) - len(outcomes) - others
+        self.other_provider += len(group) - len(own)
+        self.without_body += len(own) - with_body
+        self.unreadable += with_body - len(outcomes)
         for name, number in Counter(map(outcome_name, outcomes)).items():
             self.outcomes[name] = self.outcomes.get(name, 0) + number
 
@@ -220,6 +224,7 @@ class Summary(msgspec.Struct):
             **self.outcomes,
             "without their original body": self.without_body,
             "of another provider": self.other_provider,
+            "not readable": self.unreadable,
         }
         results = ", ".join(f"{number:,} {name}" for name, number in counts.items() if number)
         done = "would be replayed" if self.dry_run else "replayed"

@@ -1,9 +1,14 @@
-"""The entries of a receiver: its providers, by name, and which of them reads a log entry."""
+"""The entries of a receiver: its providers, by name, and which of them reads a log entry.
+
+The providers may be the host's, so their methods are called here only: a mistake in one of them
+becomes a `ProviderFault`.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
@@ -12,13 +17,33 @@ from hookrow._core.log_entry import LONGEST_ENTRY_NAME, LogEntry, is_entry_name
 from hookrow._core.notification import Key
 from hookrow._core.rules import UNSTORABLE
 from hookrow._core.schema import Schema, nearest
-from hookrow.errors import ConfigurationError
-from hookrow.providers._base import BodyParser, Provider, check_provider
+from hookrow._faults import describe_fault, log_fault
+from hookrow._http import Request, RequestHead, Response
+from hookrow.errors import ConfigurationError, HookrowError
+from hookrow.providers._base import (
+    BodyParser,
+    Event,
+    NotReady,
+    Provider,
+    ProviderFault,
+    Unauthentic,
+    check_challenge,
+    check_clause,
+    check_event,
+    check_events,
+    check_provider,
+    check_refusal,
+    check_response,
+    provider_class,
+)
+from hookrow.providers._registry import is_built_in
 from hookrow.providers.postmark import Postmark
 from hookrow.stores._log import Origin
 
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
+
+logger = logging.getLogger("hookrow")
 
 P_co = TypeVar("P_co", bound=BodyParser, covariant=True)
 
@@ -75,6 +100,73 @@ class Entry(Generic[P_co]):
     provider: P_co
     tenant: Key | None = None
 
+    is_checked: bool = field(init=False, repr=False, compare=False)
+    """Whether the types of the provider's events are checked, which takes as long as reading one.
+    Those of the built-in providers are known."""
+
+    def __post_init__(self) -> None:
+        """Decide whether events are checked, once for all requests."""
+        object.__setattr__(self, "is_checked", not is_built_in(self.provider))
+
+    def admit(self: Entry[Provider], head: RequestHead) -> str | None:
+        """Call `Provider.admit`. Raises `ProviderFault`."""
+        challenge = self._call("admit", head)
+        return None if challenge is None else check_challenge(self.provider, challenge)
+
+    def probe(self: Entry[Provider], head: RequestHead) -> Response | None:
+        """Call `Provider.probe`. Raises `ProviderFault`."""
+        return check_response(self.provider, self._call("probe", head))
+
+    def describe_unauthentic(self: Entry[Provider], head: RequestHead) -> str:
+        """Call `Provider.describe_unauthentic`. Raises `ProviderFault`."""
+        return check_clause(self.provider, self._call("describe_unauthentic", head))
+
+    def is_test(self, event: Event) -> bool:
+        """Call `Provider.is_test`; a class, which has no secret, knows no test.
+
+        Raises `ProviderFault`.
+        """
+        return isinstance(self.provider, Provider) and bool(self._call("is_test", event))
+
+    def read(self: Entry[Provider], request: Request) -> Sequence[Event]:
+        """Call `Provider.read`. Raises `Unauthentic`, `NotReady` and `ProviderFault`."""
+        try:
+            events = self._call("read", request, Unauthentic, NotReady)
+        except Unauthentic as error:
+            check_refusal(self.provider, error)
+            raise
+        return check_events(self.provider, "read", events) if self.is_checked else events
+
+    def read_body(self: Entry[Provider], body: bytes) -> Sequence[Event]:
+        """Call `Provider.read_body`. Raises `ProviderFault`."""
+        events = self._call("read_body", body)
+        return check_events(self.provider, "read_body", events) if self.is_checked else events
+
+    def parse(self, body: bytes) -> Event:
+        """Call `BodyParser.parse`. Raises `ProviderFault`."""
+        event: Event = self._call("parse", body)
+        return check_event(self.provider, event) if self.is_checked else event
+
+    def _call(self, method: str, argument: object, *expected: type[Exception]) -> Any:  # noqa: ANN401 - of any type, as the host may return
+        """Call a method of the provider. Raises the `expected` exceptions and `ProviderFault`."""
+        try:
+            return getattr(self.provider, method)(argument)
+        except expected:
+            raise
+        except Exception as error:
+            fault = f"{provider_class(self.provider)}.{method} raised {describe_fault(error)}"
+            # The text of hookrow's own exceptions quotes no notification.
+            text = f": {error}" if isinstance(error, HookrowError) else ""
+            raise ProviderFault(f"{fault}{text}") from error
+
+
+def log_provider_fault(fault: ProviderFault, template: str, *values: object) -> None:
+    """Log the mistake of a provider, which is the last of the values of the template."""
+    if fault.__cause__ is None:
+        logger.error(template, *values, fault)
+    else:
+        log_fault(fault.__cause__, template, *values, fault)
+
 
 _POSTMARK: Entry[BodyParser] = Entry(None, Postmark)
 
@@ -91,6 +183,7 @@ class Entries(Generic[P_co]):
         """Whether the entries have names."""
         self.have_tenants = self.default.tenant is not None
         """Whether the entries are tenants."""
+        self._by_origin = self._readers()
 
     @property
     def names(self) -> Collection[str]:
@@ -112,18 +205,7 @@ class Entries(Generic[P_co]):
         manual change, whose body is Postmark's. What was stored without the name of an entry is not
         known to belong to any tenant, so no entry of a receiver with tenants reads it.
         """
-        if name is not None or not self.have_names:
-            own = self.default if name is None else self._by_name.get(name)
-            if own is None or own.provider.name == provider:
-                return own
-            if provider is None:
-                return Entry(name, Postmark, own.tenant)
-            return _POSTMARK if name is None and provider == Postmark.name else None
-        if self.have_tenants:
-            return None
-        if provider is None:
-            return _POSTMARK
-        return next((each for each in self if each.provider.name == provider), None)
+        return self._by_origin.get(Origin(name, provider))
 
     def parser_of(self, stored: LogEntry) -> BodyParser | None:
         """Return the parser for the body of a log entry, or None if no entry reads it.
@@ -143,10 +225,22 @@ class Entries(Generic[P_co]):
     @property
     def origins(self) -> Collection[Origin]:
         """The stored names for which `find` returns an entry."""
-        names: Sequence[str | None] = [None, *self._by_name]
-        providers = {None, Postmark.name, *(each.provider.name for each in self)}
-        origins = (Origin(name, provider) for name in names for provider in providers)
-        return {each for each in origins if self.find(*each) is not None}
+        return self._by_origin.keys()
+
+    def _readers(self) -> Mapping[Origin, Entry[BodyParser]]:
+        """Return the entries by origin, as `find` describes them."""
+        readers: dict[Origin, Entry[BodyParser]] = {}
+        for each in self:
+            readers[Origin(each.name, None)] = Entry(each.name, Postmark, each.tenant)
+            readers[Origin(each.name, each.provider.name)] = each
+        if not self.have_names:
+            readers.setdefault(Origin(None, Postmark.name), _POSTMARK)
+        elif not self.have_tenants:
+            # What was stored before the entries had names is read by the first of its provider.
+            readers[Origin(None, None)] = _POSTMARK
+            for each in self:
+                readers.setdefault(Origin(None, each.provider.name), each)
+        return readers
 
 
 Providers: TypeAlias = Provider | Mapping[str, Provider] | Mapping[str, Tenant]

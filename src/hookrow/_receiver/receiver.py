@@ -18,7 +18,7 @@ from hookrow._concurrency import PeriodicTask, reset_after_fork
 from hookrow._core.notification import Arrival, Key, Outcome, Refusal
 from hookrow._core.optional import ALWAYS, Kinds
 from hookrow._core.rules import is_for_probes
-from hookrow._faults import describe_bug, describe_fault, log_fault
+from hookrow._faults import describe_bug, log_fault
 from hookrow._http import (
     PROBE_AGENT,
     Request,
@@ -39,6 +39,7 @@ from hookrow._receiver.entries import (
     Parsers,
     Providers,
     check_tenants,
+    log_provider_fault,
     read_entries,
 )
 from hookrow._receiver.hooks import Hooks, OnRecorded, OnRefused
@@ -58,8 +59,8 @@ from hookrow.providers._base import (
     Event,
     NotReady,
     Provider,
+    ProviderFault,
     Unauthentic,
-    check_events,
     mask,
 )
 from hookrow.providers._secrets import DOUBTFUL, doubt_about
@@ -201,11 +202,11 @@ class Receiver:
         if entry is None:
             return self._refuse(head, Refusal.NO_SUCH_PATH, None)
         if head.method != "POST":
-            return self._respond_to_probe(head, entry.provider)
+            return self._respond_to_probe(head, entry)
         try:
-            challenge = entry.provider.admit(head)
-        except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
-            return self._refuse_faulty(head, entry.provider, "admit", error)
+            challenge = entry.admit(head)
+        except ProviderFault as fault:
+            return self._refuse_faulty(head, fault)
         return None if challenge is None else self._refuse_unauthentic(head, entry, challenge)
 
     def max_body(self, head: RequestHead) -> int:
@@ -261,16 +262,21 @@ class Receiver:
 
         `entry` is the name of the entry whose provider reads the body: by default, the first one.
         **Nothing is verified**, so pass no body that anyone else may have sent. The events are
-        recorded as by `record_directly`, with its limits. Raises `ConfigurationError` if no entry
-        has the name.
+        recorded as by `record_directly`, with its limits. The response is a 503 if the provider
+        fails to read the body. Raises `ConfigurationError` if no entry has the name.
         """
         named = self.entries.default if entry is None else self.entries.named(entry)
         if named is None:
             names = ", ".join(map(repr, self.entries.names))
             remedy = f"use {names}" if names else "its only provider has no name, so pass none"
             raise ConfigurationError(f"The receiver has no entry {entry!r}: {remedy}.")
-        events = named.provider.read_body(body)
-        return self._record_directly(self._reader.arrivals(named, events, self.clock.uncorrected()))
+        now = self.clock.uncorrected()
+        try:
+            arrivals = self._reader.arrivals(named, named.read_body(body), now)
+        except ProviderFault as fault:
+            log_provider_fault(fault, "Returned 503: %s")
+            return refuse(Refusal.NOT_READY)
+        return self._record_directly(arrivals)
 
     def can_spool(self) -> bool:
         """Return whether there is a spool, and the last write to it, if any, succeeded."""
@@ -488,19 +494,19 @@ class Receiver:
         entry: Entry[Provider] = head.context.get(self, self.entries.default)
         return entry
 
-    def _respond_to_probe(self, head: RequestHead, provider: Provider) -> Response:
+    def _respond_to_probe(self, head: RequestHead, entry: Entry[Provider]) -> Response:
         """Return the response to a request that is not a POST: the provider's, or a 405."""
         try:
-            if head.method in PROBE_METHODS and (response := provider.probe(head)) is not None:
+            if head.method in PROBE_METHODS and (response := entry.probe(head)) is not None:
                 return response
             allowed = [
                 method
                 for method in PROBE_METHODS
                 if method != head.method
-                and provider.probe(msgspec.structs.replace(head, method=method)) is not None
+                and entry.probe(msgspec.structs.replace(head, method=method)) is not None
             ]
-        except Exception as error:  # noqa: BLE001 - anyone may send this request
-            return self._refuse_faulty(head, provider, "probe", error)
+        except ProviderFault as fault:
+            return self._refuse_faulty(head, fault)
         refused = self.refuse(head, Refusal.METHOD_NOT_ALLOWED)
         return replace(refused, headers={**refused.headers, "Allow": ", ".join([*allowed, "POST"])})
 
@@ -517,7 +523,7 @@ class Receiver:
         self.on_unauthentic(entry.name)
         if self._observer is not None:
             self._observer.refused(head, Refusal.UNAUTHENTIC, entry.name)
-        log_unauthentic(head, entry.name, _describe_unauthentic(head, entry.provider))
+        log_unauthentic(head, entry.name, _describe_unauthentic(head, entry))
         refused = refuse(Refusal.UNAUTHENTIC)
         return replace(refused, headers={**refused.headers, "WWW-Authenticate": challenge})
 
@@ -530,31 +536,22 @@ class Receiver:
         context = None if self._observer is None else self._observer.admitted(head)
         now = self.clock.uncorrected()
         try:
-            events = check_events(entry.provider, entry.provider.read(request))
+            events = entry.read(request)
+            arrivals = self._reader.arrivals(entry, events, now, head.request_id, context)
         except Unauthentic as error:
             return self._refuse_unauthentic(head, entry, error.challenge)
         except NotReady:
             return self.refuse(head, Refusal.NOT_READY)
-        except ConfigurationError as error:
-            logger.error("Returned 503: %s", error)
-            return self.refuse(head, Refusal.NOT_READY)
-        except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
-            return self._refuse_faulty(head, entry.provider, "read", error)
-        try:
-            arrivals = self._reader.arrivals(entry, events, now, head.request_id, context)
-        except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
-            return self._refuse_faulty(head, entry.provider, "is_test", error)
+        except ProviderFault as fault:
+            return self._refuse_faulty(head, fault)
         if len(arrivals) == 1 and is_for_probes(arrivals[0]):
             is_probe = head.header("User-Agent") == PROBE_AGENT
             arrivals = [msgspec.structs.replace(arrivals[0], is_probe=is_probe)]
         return arrivals or combine([])
 
-    def _refuse_faulty(
-        self, head: RequestHead, provider: Provider, method: str, error: Exception
-    ) -> Response:
-        """Return a 503, because a method of the provider raised an exception; log the exception."""
-        name, fault = type(provider).__name__, describe_fault(error)
-        log_fault(error, "Returned 503: %s.%s raised %s", name, method, fault)
+    def _refuse_faulty(self, head: RequestHead, fault: ProviderFault) -> Response:
+        """Return a 503, after which the provider sends the request again; log the fault."""
+        log_provider_fault(fault, "Returned 503: %s")
         return self.refuse(head, Refusal.NOT_READY)
 
     def _refuse_unlogged(
@@ -590,13 +587,12 @@ class Receiver:
         return self._responder.refuse_overflow(arrivals)
 
 
-def _describe_unauthentic(head: RequestHead, provider: Provider) -> str | None:
-    """Return why a request got a 401, or None if the provider raises an exception; log it."""
+def _describe_unauthentic(head: RequestHead, entry: Entry[Provider]) -> str | None:
+    """Return why a request got a 401, or None if the provider does not describe it; log that."""
     try:
-        return provider.describe_unauthentic(head)
-    except Exception as error:  # noqa: BLE001 - the request is refused without a reason
-        name, fault = type(provider).__name__, describe_fault(error)
-        log_fault(error, "%s.describe_unauthentic raised %s", name, fault)
+        return entry.describe_unauthentic(head)
+    except ProviderFault as fault:
+        log_provider_fault(fault, "%s")
         return None
 
 
@@ -652,11 +648,14 @@ class ArrivalReader:
         self._acknowledge_tests = acknowledge_tests
 
     def parse(self, spooled: SpoolEntry, received_at: datetime) -> Arrival | None:
-        """Return the arrival of an event in the spool, or None if the receiver cannot read it."""
+        """Return the arrival of an event in the spool, or None if it is of no entry.
+
+        Raises `ProviderFault`.
+        """
         entry = self._parsers.find(spooled.entry, spooled.provider)
         if entry is None:
             return None
-        [arrival] = self.arrivals(entry, [entry.provider.parse(spooled.body)], received_at)
+        [arrival] = self.arrivals(entry, [entry.parse(spooled.body)], received_at)
         return arrival
 
     def arrivals(
@@ -667,7 +666,7 @@ class ArrivalReader:
         request_id: str = "",
         context: object | None = None,
     ) -> list[Arrival]:
-        """Return the arrivals of events at an entry, supported or not."""
+        """Return the arrivals of events at an entry, supported or not. Raises `ProviderFault`."""
         arrivals = []
         for event in events:
             kept, record_type = mask(event, self._recorded)
@@ -684,12 +683,7 @@ class ArrivalReader:
                 event_id=kept.event_id,
                 record_type=record_type,
                 trace_id=kept.trace_id,
-                is_test=self._acknowledge_tests and _is_test(entry.provider, kept),
+                is_test=self._acknowledge_tests and entry.is_test(kept),
             )
             arrivals.append(arrival)
         return arrivals
-
-
-def _is_test(parser: BodyParser, event: Event) -> bool:
-    """Return whether an event is a test; a class, which has no secret, knows none."""
-    return isinstance(parser, Provider) and parser.is_test(event)

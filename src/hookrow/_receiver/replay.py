@@ -30,9 +30,9 @@ from hookrow._faults import describe_bug, log_fault
 from hookrow._observability.logging import describe_arrival
 from hookrow._receiver.batch import BatchWriter, QueueFull
 from hookrow._receiver.clock import Clock, measured_clock
-from hookrow._receiver.entries import Parsers
+from hookrow._receiver.entries import Parsers, log_provider_fault
 from hookrow._receiver.recorder import RETRY_CONFLICTS_FOR, Attempts, keep_failed
-from hookrow.providers._base import Event, mask
+from hookrow.providers._base import Event, ProviderFault, mask
 from hookrow.stores._errors import Conflict, StoreError, Unavailable, Unchanged
 from hookrow.stores._log import IDS_PER_BATCH, START, DueKind, Query, Slice
 from hookrow.stores._timeouts import limited_to
@@ -106,10 +106,20 @@ class _Rollback(Exception):
     """Rolls a transaction back."""
 
 
+def read_entry(entry: StoredEntry, parsers: Parsers) -> Event | None:
+    """Return the event of an entry, or None if its body is missing, or none of these reads it.
+
+    Raises `ProviderFault` if its provider fails to read it.
+    """
+    body, reader = body_of(entry), parsers.find(entry.entry, entry.provider)
+    return None if body is None or reader is None else reader.parse(body)
+
+
 def parse_entry(entry: StoredEntry, parsers: Parsers) -> Event | None:
-    """Return the event of an entry, or None if its body is missing, or none of these reads it."""
-    body, parser = body_of(entry), parsers.parser_of(entry)
-    return None if body is None or parser is None else parser.parse(body)
+    """Return the event of an entry, to describe it, or None if it cannot be read."""
+    with suppress(ProviderFault):  # `arrivals_of` logs it
+        return read_entry(entry, parsers)
+    return None
 
 
 def arrivals_of(
@@ -122,7 +132,8 @@ def arrivals_of(
 ) -> list[Arrival]:
     """Return the arrivals of log entries at a store, to be recorded now.
 
-    Those without a body that one of the `parsers` reads are omitted. Raises a `StoreError`:
+    Those without a body that one of the `parsers` reads are omitted. So are those whose provider
+    fails to read it, which is logged: they must not hold up the others. Raises a `StoreError`:
     `WrongMapping` if the log was written under another mapping, unless `any_mapping` is true,
     because the user has accepted the mapping.
     """
@@ -130,9 +141,13 @@ def arrivals_of(
         store.check_mapping()
     arrivals = []
     for entry in entries:
-        reader, body = parsers.find(entry.entry, entry.provider), body_of(entry)
-        if reader is not None and body is not None:
-            event = reader.provider.parse(body)
+        try:
+            event = read_entry(entry, parsers)
+        except ProviderFault as fault:
+            log_provider_fault(fault, "Notification %d cannot be read: %s", entry.id)
+            continue
+        reader = parsers.find(entry.entry, entry.provider)
+        if reader is not None and event is not None:
             arrivals.append(_arrival(entry, event, store.recorded, now, tenant=reader.tenant))
     return arrivals
 

@@ -41,6 +41,7 @@ from hookrow._receiver.recorder import is_reachable, keep_failed
 from hookrow._receiver.replay import MAX_REPLAY_GROUP, REPLAY_PAUSE, OutcomesCallback, replay
 from hookrow._receiver.spool_file import BODY, FINGERPRINT, SpoolFile, is_full, lacks_room
 from hookrow.errors import ConfigurationError
+from hookrow.providers._base import ProviderFault
 from hookrow.stores._errors import StoreError, WrongMapping
 
 if TYPE_CHECKING:
@@ -503,6 +504,8 @@ class Drain:
                 arrival = self._arrival(entry)
             except _Unusable as error:
                 self._give_up(entry, str(error))
+            except ProviderFault as fault:
+                self._give_up(entry, str(fault), fault.__cause__)
             except Exception as error:  # noqa: BLE001 - it must not hold up the others
                 self._give_up(entry, describe_bug(error), error)
             else:

@@ -30,9 +30,10 @@ from hookrow._describe import describe_refusal, find_change, other_changes, supe
 from hookrow._receiver import manual
 from hookrow._receiver.clock import measured_clock
 from hookrow._receiver.entries import Parsers
-from hookrow._receiver.replay import arrivals_of, parse_entry
+from hookrow._receiver.replay import arrivals_of, parse_entry, read_entry
 from hookrow._statistics import Statistics, search
 from hookrow.dashboard._forms import BadRequest, Fields, NotFound, parse, required
+from hookrow.providers._base import ProviderFault
 from hookrow.stores._errors import WrongMapping
 from hookrow.stores._log import Query
 from hookrow.stores._log_operations import with_bodies
@@ -271,8 +272,9 @@ class Preview(NamedTuple):
 def preview_replay(store: SQLStore, entry: StoredEntry, parsers: Parsers) -> Preview | None:
     """Return what a replay of a notification does, or None if its body cannot be replayed."""
     try:
+        read_entry(entry, parsers)
         arrivals = arrivals_of(store, [entry], parsers, measured_clock(store)())
-    except WrongMapping as error:
+    except (WrongMapping, ProviderFault) as error:
         return Preview((), str(error))
     if not arrivals:
         return None

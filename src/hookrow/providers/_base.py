@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType, NoneType
 from typing import Any, NoReturn, Protocol, TypeAlias
@@ -215,38 +215,106 @@ def check_provider(provider: object, line: str = "Receiver(Postmark(secret), sto
     return provider
 
 
-def check_events(provider: Provider, events: object) -> Sequence[Event]:
-    """Return what a provider has read. Raises `ConfigurationError` for anything but events.
+class ProviderFault(ConfigurationError):
+    """A method of a provider raised an exception, or returned a value of the wrong type.
+
+    The message names the class and the method, and quotes no text of a notification. The cause is
+    the exception, if the method raised one.
+    """
+
+
+def provider_class(provider: BodyParser) -> str:
+    """Return the name of a provider's class. Stored bodies may also be read by the class itself."""
+    return provider.__name__ if isinstance(provider, type) else type(provider).__name__
+
+
+def check_challenge(provider: Provider, challenge: object) -> str:
+    """Return the challenge of `Provider.admit`. Raises `ProviderFault` for another type."""
+    if not isinstance(challenge, str):
+        expected = "None to admit the request, or the challenge, a string"
+        _reject_returned(provider, "admit", challenge, expected)
+    return challenge
+
+
+def check_refusal(provider: Provider, error: Unauthentic) -> None:
+    """Raise `ProviderFault` if the challenge of an `Unauthentic` from `read` is not a string."""
+    if not isinstance(error.challenge, str):
+        raise ProviderFault(
+            f"{provider_class(provider)}.read raised Unauthentic with "
+            f"{kind_of(error.challenge)}, but the challenge must be a string."
+        )
+
+
+def check_clause(provider: Provider, clause: object) -> str:
+    """Return what `describe_unauthentic` has returned. Raises `ProviderFault` for another type."""
+    if not isinstance(clause, str):
+        _reject_returned(provider, "describe_unauthentic", clause, "a string")
+    return clause
+
+
+def check_response(provider: Provider, response: object) -> Response | None:
+    """Return what `Provider.probe` has returned. Raises `ProviderFault` for another type.
+
+    The types of the fields are checked, because a host could not send others.
+    """
+    if response is None:
+        return None
+    if not isinstance(response, Response):
+        expected = 'None or a response, such as Response(200, b"", {})'
+        _reject_returned(provider, "probe", response, expected)
+    for name, (types, expected) in _RESPONSE_FIELDS.items():
+        if not isinstance(found := getattr(response, name), types):
+            wrong = type(found).__name__
+            _reject_part(provider, "probe", "a response", f"{name} is {wrong}", expected)
+    if not all(isinstance(each, str) for header in response.headers.items() for each in header):
+        fault = "headers has a name or a value of another type"
+        _reject_part(provider, "probe", "a response", fault, "a mapping of strings to strings")
+    return response
+
+
+def check_events(provider: Provider, method: str, events: object) -> Sequence[Event]:
+    """Return what a method of a provider has read. Raises `ProviderFault` for anything but events.
 
     A generator is refused, too, because it would verify the request only later. The types of all
     fields are checked, because those of one request could otherwise fail the whole group in which
     it is recorded.
     """
+    expected = "a sequence of events: write `return [Event(...)]`"
     if not isinstance(events, Sequence):
-        raise ConfigurationError(
-            f"{type(provider).__name__}.read returned {kind_of(events)}, but must return a "
-            "sequence of events: write `return [Event(...)]`."
-        )
+        _reject_returned(provider, method, events, expected)
     for event in events:
         if not isinstance(event, Event):
-            raise ConfigurationError(
-                f"{type(provider).__name__}.read returned a sequence with {kind_of(event)}, but "
-                "must return a sequence of events: write `return [Event(...)]`."
+            name, kind = provider_class(provider), kind_of(event)
+            raise ProviderFault(
+                f"{name}.{method} returned a sequence with {kind}, but must return {expected}."
             )
-        _check_fields(provider, event, Event)
-        if not event.notifications:  # otherwise, the log does not use these fields
-            _check_fields(provider, event.unsupported, Unsupported)
-        for each in event.notifications:
-            kind = type(each)
-            if kind not in RECORD_TYPES:
-                name = kind.__name__
-                expected = "must contain notifications, such as Delivered"
-                _reject_event(provider, f"Event.notifications contains {name}, but {expected}")
-            _check_fields(provider, each, kind)
-            if each.at is not None and each.at.tzinfo is None:
-                fault = f"{kind.__name__}.at has no time zone, but must be in UTC"
-                _reject_event(provider, fault)
+        _check_event(provider, method, event)
     return events
+
+
+def check_event(provider: BodyParser, event: object) -> Event:
+    """Return what `BodyParser.parse` has returned. Raises `ProviderFault` for another type."""
+    if not isinstance(event, Event):
+        _reject_returned(provider, "parse", event, "an event: write `return Event(...)`")
+    _check_event(provider, "parse", event)
+    return event
+
+
+def _check_event(provider: BodyParser, method: str, event: Event) -> None:
+    """Raise `ProviderFault` for a field of the wrong type in an event."""
+    _check_fields(provider, method, event, Event)
+    if not event.notifications:  # otherwise, the log does not use these fields
+        _check_fields(provider, method, event.unsupported, Unsupported)
+    for each in event.notifications:
+        kind = type(each)
+        if kind not in RECORD_TYPES:
+            fault = f"Event.notifications contains {kind.__name__}"
+            _reject_part(provider, method, "an event", fault, "a sequence of notifications")
+        _check_fields(provider, method, each, kind)
+        if each.at is not None and each.at.tzinfo is None:
+            _reject_part(
+                provider, method, "an event", f"{kind.__name__}.at has no time zone", "in UTC"
+            )
 
 
 _FieldTypes: TypeAlias = tuple[tuple[type, ...], str]
@@ -279,23 +347,37 @@ _FIELDS: Mapping[type, Mapping[str, _FieldTypes]] = {
 }
 """The fields of each struct, in its order, because `astuple` returns them in that order."""
 
+_RESPONSE_FIELDS: Mapping[str, _FieldTypes] = {
+    "status": ((int,), "a number"),
+    "body": ((bytes,), "bytes"),
+    "headers": ((Mapping,), "a mapping of strings to strings"),
+    "stream": ((Iterator, NoneType), "an iterator or None"),
+}
+
 _ALLOWED_TYPES = {kind: [types for types, _ in fields.values()] for kind, fields in _FIELDS.items()}
 
 
-def _check_fields(provider: Provider, value: msgspec.Struct, kind: type) -> None:
-    """Raise `ConfigurationError` if a field of a value of this kind has another type."""
+def _check_fields(provider: BodyParser, method: str, value: msgspec.Struct, kind: type) -> None:
+    """Raise `ProviderFault` if a field of a value of this kind has another type."""
     values = msgspec.structs.astuple(value)
     if all(map(isinstance, values, _ALLOWED_TYPES[kind])):  # without Python code for each field
         return
     for (name, (types, expected)), found in zip(_FIELDS[kind].items(), values, strict=False):
         if not isinstance(found, types):
-            place, wrong = f"{kind.__name__}.{name}", type(found).__name__  # no value, for the log
-            _reject_event(provider, f"{place} is {wrong}, but must be {expected}")
+            fault = f"{kind.__name__}.{name} is {type(found).__name__}"  # no value, for the log
+            _reject_part(provider, method, "an event", fault, expected)
 
 
-def _reject_event(provider: Provider, fault: str) -> NoReturn:
-    name = type(provider).__name__
-    raise ConfigurationError(f"{name}.read returned an event in which {fault}.")
+def _reject_returned(provider: BodyParser, method: str, found: object, expected: str) -> NoReturn:
+    name = f"{provider_class(provider)}.{method}"
+    raise ProviderFault(f"{name} returned {kind_of(found)}, but must return {expected}.")
+
+
+def _reject_part(
+    provider: BodyParser, method: str, whole: str, fault: str, expected: str
+) -> NoReturn:
+    name = f"{provider_class(provider)}.{method}"
+    raise ProviderFault(f"{name} returned {whole} in which {fault}, but must be {expected}.")
 
 
 def check_secrets(provider: Provider, secrets: Sequence[object]) -> None:

@@ -25,6 +25,18 @@ _CLASSES = {
 PROVIDER_NAMES: Collection[str] = _CLASSES.keys()
 """The names of the built-in providers."""
 
+_PATHS = {f"hookrow.providers.{module}.{class_}" for module, class_ in _CLASSES.items()}
+"""The paths of their classes, which need not be imported."""
+
+
+def is_built_in(provider: object) -> bool:
+    """Return whether a provider, or the class of one, is built in: not a subclass of one that is.
+
+    A subclass may override any method, also one that only others call.
+    """
+    class_ = provider if isinstance(provider, type) else type(provider)
+    return f"{class_.__module__}.{class_.__qualname__}" in _PATHS
+
 
 def built_in(name: str) -> type[BuiltIn]:
     """Return the class of a built-in provider.
