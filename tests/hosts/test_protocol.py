@@ -27,7 +27,7 @@ from hookrow._server.limits import (
     MAX_DISCARDED_BODY,
     MAX_HEAD,
 )
-from hookrow._server.protocol import DirectEndpoint, NotificationProtocol
+from hookrow._server.protocol import MAX_DIRECT, DirectEndpoint, NotificationProtocol
 from hookrow._server.run import choose_protocol
 from hookrow.stores.sql import SQLStore
 from wire import DELIVERY, PATIENCE, SECRET, STRANGER, Connection
@@ -210,11 +210,13 @@ class TestDirectEndpoint:
             if parsed is not None:
                 assert (parsed.head.path, parsed.body) == (unquote(path), b"{}")
 
-    @pytest.mark.parametrize("name", ["", "/parcels"])
-    def test_the_smallest_limit(self, endpoint: DirectEndpoint, name: str) -> None:
-        """Only uvicorn handles a request whose body may be over an entry's limit."""
+    @pytest.mark.parametrize(
+        ("name", "most"), [("", MAX_DIRECT), ("/mail", MAX_DIRECT), ("/parcels", 2000)]
+    )
+    def test_each_entry_has_its_limit(self, endpoint: DirectEndpoint, name: str, most: int) -> None:
+        """Only uvicorn handles a request whose body may be over the limit of its entry."""
         path = f"/m%C3%A4il{wire.ENDPOINT}{name}"
-        longest = 2000 - len(wire.request(b"", path)) - len("1234") + len("0")
+        longest = most - len(wire.request(b" " * most, path)) + most
         for size, is_direct in ((longest, True), (longest + 1, False)):
             parsed = endpoint.parse(wire.request(b" " * size, path), 0)
             assert (parsed is not None) == is_direct

@@ -442,6 +442,29 @@ def test_a_body_for_an_unknown_entry(providers: Any, message: str) -> None:  # n
         receiver.record_body(b"{}", "parcel")
 
 
+@pytest.mark.parametrize("path", ["", "/mail"])
+def test_a_request_that_was_not_admitted(path: str) -> None:
+    """Not even if it was refused: the path, or another receiver, does not select the entry."""
+    database = people("ada")
+    wrong, sent = (head(ENDPOINT + path, secret=secret) for secret in ("wrong", SECRET))
+    with (
+        closing(Receiver(both(), database)) as receiver,
+        closing(Receiver(both(), people())) as other,
+    ):
+        assert receiver.admit(wrong) is not None
+        assert other.admit(sent) is None
+        for each in (wrong, sent, head()):
+            request = Request(each, encode(delivery("ada")))
+            for call in (receiver, receiver.record_directly):
+                with pytest.raises(
+                    ConfigurationError, match=r"^The receiver has not admitted this"
+                ):
+                    call(request)
+            with pytest.raises(ConfigurationError, match=r"call receiver.admit\(head\) first"):
+                receiver.max_body(each)
+    assert not database.logged()
+
+
 def test_each_entry_limits_its_bodies() -> None:
     with closing(Receiver(both(limit=5 * MAX_BODY), people())) as receiver:
         limits = []

@@ -206,8 +206,12 @@ class Receiver:
         try:
             challenge = entry.admit(head)
         except ProviderFault as fault:
-            return self._refuse_faulty(head, fault)
-        return None if challenge is None else self._refuse_unauthentic(head, entry, challenge)
+            return self._refuse_faulty(head, entry, fault)
+        if challenge is not None:
+            return self._refuse_unauthentic(head, entry, challenge)
+        if self.entries.have_names:
+            head.context[self] = entry
+        return None
 
     def max_body(self, head: RequestHead) -> int:
         """Return the largest size of the body of an admitted request, in bytes."""
@@ -481,17 +485,26 @@ class Receiver:
         return found.tenant
 
     def _named(self, head: RequestHead) -> Entry[Provider] | None:
-        """Return the entry whose name is in the path of a request, and keep it for later calls."""
+        """Return the entry whose name is in the path of a request, or None."""
         name = head.path.removesuffix("/").rpartition("/")[2]
         entry = self.entries.named(name)
-        if entry is None or not head.is_at(f"{self.endpoint}/{name}"):
-            return None
-        head.context[self] = entry
-        return entry
+        return entry if entry is not None and head.is_at(f"{self.endpoint}/{name}") else None
 
     def _entry_of(self, head: RequestHead) -> Entry[Provider]:
-        """Return the entry of a request whose path is that of one."""
-        entry: Entry[Provider] = head.context.get(self, self.entries.default)
+        """Return the entry of an admitted request.
+
+        Raises `ConfigurationError` if `admit` has not admitted it, because a request for one entry
+        must never change the rows of another.
+        """
+        if not self.entries.have_names:
+            return self.entries.default
+        entry: Entry[Provider] | None = head.context.get(self)
+        if entry is None:
+            raise ConfigurationError(
+                "The receiver has not admitted this request, so its entry is not known: call "
+                "receiver.admit(head) first, and pass the same head with the body if the result is "
+                "None."
+            )
         return entry
 
     def _respond_to_probe(self, head: RequestHead, entry: Entry[Provider]) -> Response:
@@ -506,8 +519,8 @@ class Receiver:
                 and entry.probe(msgspec.structs.replace(head, method=method)) is not None
             ]
         except ProviderFault as fault:
-            return self._refuse_faulty(head, fault)
-        refused = self.refuse(head, Refusal.METHOD_NOT_ALLOWED)
+            return self._refuse_faulty(head, entry, fault)
+        refused = self._refuse(head, Refusal.METHOD_NOT_ALLOWED, entry.name)
         return replace(refused, headers={**refused.headers, "Allow": ", ".join([*allowed, "POST"])})
 
     def _refuse(self, head: RequestHead, refusal: Refusal, entry: str | None) -> Response:
@@ -541,18 +554,20 @@ class Receiver:
         except Unauthentic as error:
             return self._refuse_unauthentic(head, entry, error.challenge)
         except NotReady:
-            return self.refuse(head, Refusal.NOT_READY)
+            return self._refuse(head, Refusal.NOT_READY, entry.name)
         except ProviderFault as fault:
-            return self._refuse_faulty(head, fault)
+            return self._refuse_faulty(head, entry, fault)
         if len(arrivals) == 1 and is_for_probes(arrivals[0]):
             is_probe = head.header("User-Agent") == PROBE_AGENT
             arrivals = [msgspec.structs.replace(arrivals[0], is_probe=is_probe)]
         return arrivals or combine([])
 
-    def _refuse_faulty(self, head: RequestHead, fault: ProviderFault) -> Response:
+    def _refuse_faulty(
+        self, head: RequestHead, entry: Entry[Provider], fault: ProviderFault
+    ) -> Response:
         """Return a 503, after which the provider sends the request again; log the fault."""
         log_provider_fault(fault, "Returned 503: %s")
-        return self.refuse(head, Refusal.NOT_READY)
+        return self._refuse(head, Refusal.NOT_READY, entry.name)
 
     def _refuse_unlogged(
         self, arrivals: Sequence[Arrival], reply: Callable[[Response], object]

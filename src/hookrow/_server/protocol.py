@@ -15,7 +15,7 @@ from http import HTTPStatus
 from inspect import signature
 from math import inf
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote
 
 import httptools
@@ -37,6 +37,7 @@ from hookrow._server.limits import (
 
 if TYPE_CHECKING:
     from hookrow._receiver.receiver import Receiver
+    from hookrow.providers import Provider
 
 UVICORN = (
     "cycle.body",
@@ -112,7 +113,7 @@ class NotificationProtocol(LimitedProtocol):
         if (
             self._is_authenticated
             and self._endpoint is not None
-            and self._endpoint.path_at(data, begin) is not None
+            and self._endpoint.target_at(data, begin) is not None
         ):
             return True
         return super()._may_begin(data, begin)
@@ -181,23 +182,42 @@ class NotificationProtocol(LimitedProtocol):
             self._resume()
 
 
+class _Target(NamedTuple):
+    """The path of an entry, and the bytes of a request to it that is handled without uvicorn.
+
+    A longer request may have a body that the entry's provider does not accept.
+    """
+
+    path: str
+    most: int
+
+    @classmethod
+    def of(cls, path: str, provider: Provider) -> Self:
+        """Return the target at a path whose requests a provider reads."""
+        return cls(path, min(MAX_DIRECT, provider.max_body))
+
+
 class DirectEndpoint:
     """The objects that the connections of one server share: receiver, parser, encoded response."""
 
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
+        self._default = _Target.of(receiver.endpoint, receiver.entries.default.provider)
         self._request_line = _request_line(receiver.endpoint)
-        named = (f"{receiver.endpoint}/{each.name}" for each in receiver.entries if each.name)
-        self._named = {_request_line(path): path for path in named}
+        named = (
+            _Target.of(f"{receiver.endpoint}/{each.name}", each.provider)
+            for each in receiver.entries
+            if each.name
+        )
+        self._named = {_request_line(each.path): each for each in named}
         self._longest = max(map(len, self._named), default=0)
-        self._most = min(MAX_DIRECT, *(each.provider.max_body for each in receiver.entries))
         self._parser = _Parser()
         self._encoded: tuple[Response | None, object, bytes] = (None, None, b"")
 
-    def path_at(self, data: bytes, begin: int) -> str | None:
-        """Return the path if the data from an offset begins with a request to an entry, or None."""
+    def target_at(self, data: bytes, begin: int) -> _Target | None:
+        """Return the target if the data from an offset begins with a request to one, or None."""
         if data.startswith(self._request_line, begin):
-            return self.receiver.endpoint
+            return self._default
         if not self._named:
             return None
         end = data.find(b"\n", begin, begin + self._longest) + 1  # 0 if there is none
@@ -208,14 +228,15 @@ class DirectEndpoint:
 
         Also returns None if its body may be too large.
         """
-        if len(data) - begin > self._most or (path := self.path_at(data, begin)) is None:
+        target = self.target_at(data, begin)
+        if target is None or len(data) - begin > target.most:
             return None
         if not self._parser.parse(data[begin:]):
             self._parser = _Parser()  # the old one may have stopped anywhere
             return None
         headers = self._parser.headers
         id_ = request_id(headers)
-        head = RequestHead("POST", path, headers, request_id=id_)
+        head = RequestHead("POST", target.path, headers, request_id=id_)
         return Request(head, self._parser.body)
 
     def encode(self, response: Response, default_headers: Sequence[tuple[bytes, bytes]]) -> bytes:

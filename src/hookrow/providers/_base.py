@@ -147,7 +147,8 @@ class Provider(BodyParser):
 
         Some providers send one to check the URL before they use it. Such a request is not
         authenticated, so the response must contain nothing secret and change nothing. The response
-        to HEAD is sent without its body. Never blocks, and never raises. By default, None.
+        to HEAD is sent without its body. After a request with any other method, it is asked about
+        both, for the header Allow of the 405. Never blocks, and never raises. By default, None.
         """
         del head
         return None
