@@ -312,7 +312,7 @@ def test_fields_that_sql_cannot_use(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_refused(mapping(), "E006", "Person has the db_table 'crm.person'")
 
 
-@pytest.mark.parametrize(("name", "remedy"), [("muted_at", "."), ("mute_reason", ", set empty=''")])
+@pytest.mark.parametrize(("name", "remedy"), [("muted_at", "."), ("mute_reason", ', set empty=""')])
 def test_fields_that_do_not_allow_null(
     name: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,13 +84,13 @@ def assert_verified(engine: Engine, schema: Schema, error: str) -> None:
 
 LONGEST = (
     "which cannot hold the reason 'ManualSuppression': change its type, or set another value in "
-    "`reasons`: {'ManualSuppression': ...}."
+    '`reasons`: {"ManualSuppression": "..."}.'
 )
 SHORT = "CHECK (length(suppression_reason) <= 13)"
 WORDS = "('HardBounce', 'SpamComplaint')"
 REJECTED = (
     "which rejects the reason 'ManualSuppression': change the constraint, or set another value in "
-    "`reasons`: {'ManualSuppression': ...}."
+    '`reasons`: {"ManualSuppression": "..."}.'
 )
 EMPTY = people(empty="")
 

@@ -19,6 +19,7 @@ from copying import replace
 from databases import MARIADB, NAMES, POSTGRESQL, SQLITE, kind_of
 from engines import create, database_user, opened, run
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch, Suppressed
+from hookrow._core.notation import Notation
 from hookrow._core.schema import SUPPRESSION
 from hookrow._receiver.recorder import record
 from hookrow.stores.sql import SQLStore
@@ -88,7 +89,7 @@ def keeping(bounced: str | int, other: str | int | None = None) -> Schema:
     return replace(HOST, reasons={"HardBounce": bounced, **others})
 
 
-EMPTY = "set empty='' in its role to write an empty string instead of null"
+EMPTY = 'set empty="" in its role to write an empty string instead of null'
 NO_TIME = "on_recorded and on_refused"
 WHY = "people.suppression_reason"
 BOUNCE = "sends.state"
@@ -550,7 +551,9 @@ def test_conditions_that_are_never_true(engine: Engine, type_: str) -> None:
     """On SQLite, True is a number, which the values of some types never equal."""
     make(engine, {"people.tenant": type_, "people.state": "tinyint"})
     check(engine, hiding(state=True), "")
-    check(engine, hiding(tenant=True), f"{type_.upper()}, which never equals True: correct `where`")
+    never = f"{type_.upper()}, which never equals"
+    check(engine, hiding(tenant=True), f"{never} True: correct `where`")
+    check(engine, hiding(tenant=True).written_in(Notation.TOML), f"{never} true: correct `where`")
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -566,7 +569,7 @@ def test_times_on_sqlite(engine: Engine) -> None:
         ("subscribers", "suppressed_at", "drop NOT NULL."),
         (
             *("dispatches", "suppression_reason"),
-            f"drop NOT NULL, {EMPTY}, or map suppression_reason to None to keep no reason.",
+            f'drop NOT NULL, {EMPTY}, or map "suppression_reason": None to keep no reason.',
         ),
         ("subscriptions", "suppression_changed_at", ""),
     ],
@@ -581,6 +584,24 @@ def test_not_null(engine: Engine, role: str, column: str, remedy: str) -> None:
     schema = replace(HOST, **{role: Role(table, columns)})
     refusal = f"The column 'filled' of '{table}' is NOT NULL, but a reactivation sets it to null: "
     check(engine, schema, remedy and refusal + remedy)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("type_", "remedy"),
+    [
+        ("text NOT NULL", 'set empty = "" in its role to write an empty string instead of null'),
+        ("text NOT NULL", "or map suppression_reason = false to keep no reason."),
+        (
+            "text CHECK (length(suppression_reason) <= 13)",
+            'set another value in `reasons`: { ManualSuppression = "..." }.',
+        ),
+    ],
+)
+def test_remedies_in_a_file(engine: Engine, type_: str, remedy: str) -> None:
+    """In hookrow.toml, as it writes options, columns and tables."""
+    make(engine, {"people.suppression_reason": type_})
+    check(engine, HOST.written_in(Notation.TOML), remedy)
 
 
 @ON_POSTGRES
@@ -880,10 +901,26 @@ OWN = "hookrow_notifications"
         (f"ALTER TABLE {OWN} DROP COLUMN entry", OWN, f"'{OWN}' lacks entry. Run `hookrow"),
         (f"ALTER TABLE {OWN} RENAME TO kept; CREATE TABLE {OWN} AS SELECT * FROM kept", OWN, "Run"),
         ("SELECT 1", "hookrow_notification", f"Did you mean '{OWN}'? Create it like {OWN} in the"),
-        ("SELECT 1", "journal", "set Schema(log=None), or `log = false` in hookrow.toml."),
+        ("SELECT 1", "journal", " To use no log, set Schema(log=None)."),
     ],
 )
 def test_log_of_hookrows_own(ours: Engine, statement: str, log: str, error: str) -> None:
     """The error names the command that creates the log, or the nearest name."""
     run(ours, *statement.split("; "))
     check(ours, Schema(log=log), error)
+
+
+@pytest.mark.parametrize("change", ["DROP TABLE {}", "ALTER TABLE {} DROP COLUMN attempts"])
+@pytest.mark.parametrize(
+    ("notation", "line"),
+    [
+        (Notation.PYTHON, "set Schema(log=None)."),
+        (Notation.TOML, "set `log = false` in [tables] in hookrow.toml."),
+        (None, "set HOOKROW['LOG'] to False."),
+    ],
+)
+def test_errors_of_the_log_name_the_setting_that_disables_it(
+    ours: Engine, change: str, notation: Notation | None, line: str
+) -> None:
+    run(ours, change.format(OWN))
+    check(ours, Schema().written_in(notation), f" To use no log, {line}")

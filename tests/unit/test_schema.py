@@ -162,7 +162,7 @@ def members(*columns: Mapping[str, str | None], **options: Any) -> dict[str, Any
         ({"subscriptions": None, "messages": MAILS}, "`messages` needs `subscriptions`"),
         (
             {"reasons": {}},
-            "`reasons` is {}: map reasons, for example {'HardBounce': 'bounced'}, or",
+            "`reasons` is empty: map reasons, for example 'HardBounce' to 'bounced', or",
         ),
         ({"reasons": {1: "bounced"}}, "`reasons` has the key 1: use a reason of the provider, or"),
         ({"reasons": {"": "bounced"}}, "`reasons` has the key ''"),
@@ -173,28 +173,31 @@ def members(*columns: Mapping[str, str | None], **options: Any) -> dict[str, Any
         ({"reasons": {"*": -(2**63) - 1}}, "use an integer that fits 64 bits"),
         ({"reasons": {"HardBounce": 1}}, "has integers: add one for all others"),
         ({"reasons": {"HardBounce": 1, "*": "other"}}, "has strings and integers: use only one"),
-        (members(fold="upper"), "has fold='upper': use ascii, lower, exact or citext"),
+        (members(fold="upper"), "has the fold 'upper': use ascii, lower, exact or citext"),
         ({"dispatches": Role("sends", fold="lower")}, "has no email: omit `fold`"),
-        (members(empty="none"), "empty='none', which is not an empty string: use"),
+        (members(empty="none"), "has 'none' for `empty`, which is not an empty string: use"),
         (
             {"dispatches": Role("s", {"suppression_reason": None}, empty="")},
-            "'dispatches' has empty='', but no column for a reason",
+            "'dispatches' has '' for `empty`, but no column for a reason",
         ),
-        ({"messages": Role("m", empty="")}, "'messages' has empty='', but no column"),
+        ({"messages": Role("m", empty="")}, "'messages' has '' for `empty`, but no column"),
         (members(empty="") | {"reasons": {"*": 9}}, "but `reasons` has integers"),
         (members(empty="") | {"reasons": {"Spam": ""}}, "which is also a value in `reasons`"),
         (members({"suppressed_at": "at"}, where={"at": None}), "'subscribers' hides rows by 'at'"),
-        (members(tenant=""), "'subscribers' has tenant='', which is not the name of a column"),
-        (members(tenant="email"), "tenant='email', which notifications set or search: name"),
-        (members({"suppressed_at": "at"}, tenant="at"), "tenant='at', which notifications set or"),
-        (members(tenant="t", where={"t": 1}), "tenant='t', which also hides rows: omit it in"),
+        (members(tenant=""), "'subscribers' has the tenant '', which is not the name of a column"),
+        (members(tenant="email"), "the tenant 'email', which notifications set or search: name"),
+        (
+            members({"suppressed_at": "at"}, tenant="at"),
+            "the tenant 'at', which notifications set or",
+        ),
+        (members(tenant="t", where={"t": 1}), "the tenant 't', which also hides rows: omit it in"),
         (
             {"dispatches": Role("sends", tenant="team_id")},
             "but the subscribers have none: name their column with `tenant`, too",
         ),
         (
             members(tenant="t") | {"messages": Role("m", tenant="t")},
-            "'messages' has tenant='t', but a message has the tenant of its dispatches: omit",
+            "'messages' has the tenant 't', but a message has the tenant of its dispatches: omit",
         ),
     ],
 )
@@ -214,10 +217,10 @@ def test_all_faults_of_a_schema_are_reported_at_once() -> None:
         "The role 'subscribers' has no column 'emaill'.",
         "The role 'subscribers' needs the column 'id': map it.",
         "The role 'dispatches' needs a table: set its name.",
-        "`reasons` is {}: map reasons, ",
+        "`reasons` is empty: map reasons, ",
         "`record` has 'click', but '' has no column 'clicked_at': map it in the role 'dispatches'",
         "`record` has 'clik': use 'click', 'bounce', 'complaint', 'first_open'.",
-        "The role 'subscribers' has empty='none', which is not an empty string: ",
+        "The role 'subscribers' has 'none' for `empty`, which is not an empty string: ",
     ]
     assert all(map(str.startswith, texts, beginnings))
     assert str(caught.value).split("\n- ") == ["8 faults:", *texts]

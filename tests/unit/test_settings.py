@@ -57,6 +57,10 @@ def test_a_setting_in_the_file_is_a_default_only_where_it_is_a_setting(file: Pat
         assert {*others} == {"secret"}
 
 
+PYTHON = re.compile(r"\b(None|True|False|Role|Schema)\b|\w=|\{'")
+"""What TOML does not have: Python's constants, arguments and dicts."""
+
+
 @pytest.mark.parametrize(
     ("content", "text"),
     [
@@ -76,8 +80,12 @@ def test_a_setting_in_the_file_is_a_default_only_where_it_is_a_setting(file: Pat
         ("[tables.subscribers]\ntabel = 'people'", "'tabel'. Did you mean 'table'?"),
         (f"{PEOPLE}columns = {{ emial = 'x' }}", "no column 'emial'. Did you mean 'email'?"),
         (f"{PEOPLE}fold = 'lowr'", "unknown fold 'lowr'. Did you mean 'lower'?"),
-        (f"{PEOPLE}empty = 'none'", "has empty='none', which is not an empty string"),
+        (f"{PEOPLE}empty = 'none'", "has 'none' for `empty`, which is not an empty string"),
         (f"{PEOPLE}empty = 0", "`$.subscribers.empty`"),
+        (f"{PEOPLE}tenant = 'email'", "has the tenant 'email', which notifications set or search"),
+        ("[tables]\nlog = ''", "The log needs a table: set its name, or disable the log."),
+        ("[tables]\nreasons = {}", "`reasons` is empty: map reasons, for example 'HardBounce' to"),
+        ("[tables.reasons]\nHardBounce = 1", "add one for all others, with the key '*'."),
         (f"{PEOPLE}where = {{ state = 1.5 }}", "$.subscribers.where"),
         (
             "[tables.messages]\ncolumns = { list_id = 'x' }",
@@ -94,6 +102,7 @@ def test_mistakes_in_the_file(file: Path, content: str | bytes, text: str) -> No
     assert message.startswith(str(file))
     assert "\n" not in message
     assert "hunter2" not in message
+    assert not PYTHON.search(message)
 
 
 def test_the_secret_file_has_one_secret_per_line_and_is_read_each_time(file: Path) -> None:

@@ -321,7 +321,7 @@ class Schema:
     def _faults(self) -> Iterator[str]:
         """Yield all faults of a schema whose parts have the right types."""
         if self.log == "":
-            yield "The log needs a table: set its name, or None for no log."
+            yield "The log needs a table: set its name, or disable the log."
         for name, role in self.roles.items():
             yield from _faults_of_role(name, role)
             yield from _faults_of_shared_columns(name, self.columns(name))
@@ -373,6 +373,11 @@ class Schema:
     def unguarded(self) -> Collection[Suppressible]:
         """The same kinds of row if there is no log, in which case nothing stores the date."""
         return () if self.log else self._without_date
+
+    @property
+    def form(self) -> Notation:
+        """The notation in which messages show options: Django's settings if models have names."""
+        return self.notation or Notation.DJANGO
 
     def written_in(self, notation: Notation | None) -> Schema:
         """Return the same schema, which messages show in another notation."""
@@ -518,7 +523,7 @@ def _faults_of_role(name: str, role: Role) -> Iterator[str]:
             yield f"The role {name!r} needs the column {column!r}: map it."
     if role.fold not in get_args(Fold):
         yield (
-            f"The role {name!r} has fold={role.fold!r}: "
+            f"The role {name!r} has the fold {role.fold!r}: "
             f"use {', '.join(get_args(Fold)[:-1])} or {get_args(Fold)[-1]}."
         )
     elif role.fold != "ascii" and name != "subscribers":
@@ -594,20 +599,20 @@ def _faults_of_tenant(name: str, role: Role, subscribers: Role) -> Iterator[str]
     elif column in {role.column(each) for each in (*WRITTEN, "email", "provider_message_id")}:
         mistake = "which notifications set or search: name another column."
     if mistake:
-        yield f"The role {name!r} has tenant={column!r}, {mistake}"
+        yield f"The role {name!r} has the tenant {column!r}, {mistake}"
 
 
 def _faults_of_reasons(reasons: Mapping[str, str | int]) -> Iterator[str]:
     if not reasons:
         yield (
-            f"`reasons` is {reasons!r}: map reasons, for example {{'HardBounce': 'bounced'}}, or "
-            "omit it to store them unchanged."
+            "`reasons` is empty: map reasons, for example 'HardBounce' to 'bounced', or omit it to "
+            "store them unchanged."
         )
     for word, value in reasons.items():
         yield from _faults_of_reason(word, value)
     numbers = [value for value in reasons.values() if isinstance(value, int)]
     if numbers and OTHERWISE not in reasons:
-        yield "`reasons` has integers: add one for all others, for example {'*': 9}."
+        yield "`reasons` has integers: add one for all others, with the key '*'."
     if len(numbers) not in {0, len(reasons)}:
         yield "`reasons` has strings and integers: use only one of the two."
 
@@ -626,7 +631,7 @@ def _faults_of_reason(word: object, value: object) -> Iterator[str]:
 def _faults_of_empty(name: str, role: Role, reasons: Mapping[str, str | int]) -> Iterator[str]:
     mistake = ""
     if role.empty != "":
-        mistake = "which is not an empty string: use empty='', or omit it for null."
+        mistake = "which is not an empty string: use one, or omit `empty` for null."
     elif "suppression_reason" not in OPTIONAL[name] or role.column("suppression_reason") is None:
         mistake = "but no column for a reason: omit `empty`, or map suppression_reason."
     elif any(isinstance(value, int) for value in reasons.values()):
@@ -634,7 +639,7 @@ def _faults_of_empty(name: str, role: Role, reasons: Mapping[str, str | int]) ->
     elif "" in reasons.values():
         mistake = "which is also a value in `reasons`: use another value there."
     if mistake:
-        yield f"The role {name!r} has empty={role.empty!r}, {mistake}"
+        yield f"The role {name!r} has {role.empty!r} for `empty`, {mistake}"
 
 
 OWN_ROLES = Schema().roles

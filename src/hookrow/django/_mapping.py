@@ -114,7 +114,7 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
         log = find_model(LOG_MODEL) if schema.log else None
         table = log._meta.db_table if log else None
         mapping = replace(mapping, log=log, schema=replace(mapping.schema, log=table))
-    _check_fields(mapping, connection, found)
+    _check_fields(mapping, connection, notation, found)
     for name, key in keys(schema).items():
         fields = [mapping.fields.get((name, own_name)) for own_name in key]
         fields_of_key = [field for field in fields if field is not None]
@@ -287,7 +287,12 @@ def _is_known(model: type[Model], role: Role, own_name: str, path: str) -> bool:
     return is_key or LOOKUP_SEP in path or path in _by_name(model)
 
 
-def _check_fields(mapping: ModelMapping, connection: BaseDatabaseWrapper, found: _Faults) -> None:
+def _check_fields(
+    mapping: ModelMapping,
+    connection: BaseDatabaseWrapper,
+    notation: Notation | None,
+    found: _Faults,
+) -> None:
     """Find unsuitable fields. Errors name models by label.
 
     The fields themselves convert the values; `_where` has checked those of `where`.
@@ -297,7 +302,7 @@ def _check_fields(mapping: ModelMapping, connection: BaseDatabaseWrapper, found:
         for name, role in mapping.schema.roles.items()
         if name in mapping.models
     }
-    schema = replace(mapping.schema, **roles)
+    schema = replace(mapping.schema, **roles).written_in(notation)
     faults = [*faults_of_columns(schema, mapping.columns)]
     fields = {
         (roles[name].table, column_name(field)): field

@@ -70,14 +70,18 @@ _FINDS_NO_ROWS = (
 )
 _NOT_NULL = "NOT NULL, but a reactivation sets it to null: drop NOT NULL{or_none}."
 _OR_NO_REASON = (
-    ", set empty='' in its role to write an empty string instead of null, or map suppression_reason"
-    " to None to keep no reason"
+    ", set {empty} in its role to write an empty string instead of null, or map {no_reason} to "
+    "keep no reason"
 )
 
 
 def faults_of_columns(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Fault]:
     """Yield the unsuitable columns, given the existing columns of each role's table."""
     changed = changed_keys(schema)
+    or_no_reason = _OR_NO_REASON.format(
+        empty=schema.form.option("empty", ""),
+        no_reason=schema.form.entry("suppression_reason", None),
+    )
     for name, role in schema.roles.items():
         existing = tables.get(name, {})
         for field, column_name in schema.columns(name).items():
@@ -91,12 +95,12 @@ def faults_of_columns(schema: Schema, tables: Mapping[str, Columns]) -> Iterator
                     yield _fault(role.table, column, rule.text)
             is_filled = field in _REASON and role.empty is not None
             if field in NULLED and not column.nullable and not is_filled:
-                or_none = _OR_NO_REASON if field in _REASON else ""
+                or_none = or_no_reason if field in _REASON else ""
                 yield _fault(role.table, column, _NOT_NULL.format(or_none=or_none))
         for column_name, value in role.where.items():
             column = existing.get(column_name)
             if column is not None and _is_word(column, value):
-                text = never_equals(role.table, column, value)
+                text = never_equals(role.table, column, value, schema.form)
                 yield Fault(text, role.table, column.name)
 
 

@@ -12,6 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
+from hookrow._core.corrections import YOUR_NAME
 from hookrow._core.log_entry import (
     FINGERPRINT_SIZE,
     LONGEST_ENTRY_NAME,
@@ -21,6 +22,7 @@ from hookrow._core.log_entry import (
     LONGEST_TRACE_ID,
     UNNUMBERED,
 )
+from hookrow._core.notation import Notation
 from hookrow._core.notification import Key, Source, Suppressible
 from hookrow._core.optional import LONGEST_BOUNCE_TYPE
 from hookrow._core.result import Result
@@ -135,7 +137,7 @@ def role_needs(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Need]:
             if column is None:
                 continue
             if value is not None and (value is not False or column.kind == "boolean"):
-                text = never_equals(role.table, column, value)
+                text = never_equals(role.table, column, value, schema.form)
                 yield _need(role.table, column, Use.CONDITION, [value], text)
 
 
@@ -216,9 +218,9 @@ def _reason_mistake(
         noun = "reason" if len(values) == 1 else "reasons"
         what = f"the {noun} {', '.join(map(repr, values))}{more}"
         given = {*(schema.reasons or {}).values()}
-        pairs = [f"{value!r}: ..." for value in values if value not in given]
-        others = f"set another value in `reasons`: {{{', '.join(pairs)}}}"
-        remedies.append(others if pairs else "correct `reasons`")
+        unset = {value: YOUR_NAME for value in values if value not in given}
+        others = f"set another value in `reasons`: {schema.form.value_of(unset)}"
+        remedies.append(others if unset else "correct `reasons`")
     near = nearest(str(values[0]), column.labels)
     return (
         f"The column {column.name!r} of {table!r} {obstacle.text} {what}: "
@@ -231,10 +233,11 @@ def unsuitable(table: str, column: Column, name: str) -> str:
     return f"{_of_type(table, column)}{_DEMANDS[name]}"
 
 
-def never_equals(table: str, column: Column, value: Scalar) -> str:
+def never_equals(table: str, column: Column, value: Scalar, notation: Notation) -> str:
     """Return the sentence for a value of `where`."""
     near = nearest(str(value), column.labels)
-    return f"{_of_type(table, column)}, which never equals {value!r}: correct `where`.{near}"
+    written = repr(value) if isinstance(value, str) else notation.value_of(value)
+    return f"{_of_type(table, column)}, which never equals {written}: correct `where`.{near}"
 
 
 def cannot_compare(table: str, column: Column, other_table: str, key: Column) -> Fault:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from hookrow._arguments import collected
 from hookrow._core.corrections import Table, correct, correction_of
+from hookrow._core.notation import Notation
 from hookrow._core.notification import EventTime, Key, Suppressible
 from hookrow._core.schema import OWN_ROLES, WRITTEN, Role, Schema, nearest_name
 from hookrow._fault import Fault
@@ -371,7 +372,7 @@ _LOG = _OwnTable(
     ["fingerprint"],
     faults_of_log,
     log_needs,
-    "To use no log, set Schema(log=None), or `log = false` in hookrow.toml.",
+    "To use no log, {no_log}.",
 )
 _CHANGE_DATES = _OwnTable(
     CHANGE_DATES_TABLE,
@@ -499,21 +500,29 @@ def _own_tables(catalogue: Catalogue, schema: Schema) -> Iterator[_FoundTable]:
         yield _own_table(catalogue, schema, table, _CHANGE_DATES)
 
 
+_NO_LOG = {
+    Notation.PYTHON: "set Schema(log=None)",
+    Notation.TOML: "set `log = false` in [tables] in hookrow.toml",
+    Notation.DJANGO: "set HOOKROW['LOG'] to False",
+}
+"""How to disable the log, in the middle of a sentence."""
+
+
 def _own_table(catalogue: Catalogue, schema: Schema, table: str, own: _OwnTable) -> _FoundTable:
     hint = f"Create it like {own.name} in the output of `hookrow db sql`."
     if schema.log == _LOG.name:
         hint = f"Run {UPGRADE}. If your own migrations create it, run those."
+    kinds = [kind.value for kind in Suppressible if kind in schema.dated_in_side_table]
+    advice = own.advice.format(unguarded=", ".join(kinds), no_log=_NO_LOG[schema.form])
+    hint = f"{hint} {advice}"
     faults = list[Fault]()
     with collected(faults):
         catalogue.check_namespace(table)
     columns = {} if faults else catalogue.columns(table)
     if not columns:
-        kinds = [kind.value for kind in Suppressible if kind in schema.dated_in_side_table]
-        advice = own.advice.format(unguarded=", ".join(kinds))
         if not faults:
             faults.append(_missing_table(catalogue, schema, own.purpose, table)[0])
-        remedy = f"{hint} {advice}"
-        return _FoundTable(name=table, faults=[replace(each, remedy=remedy) for each in faults])
+        return _FoundTable(name=table, faults=[replace(each, remedy=hint) for each in faults])
     with collected(faults):
         catalogue.check_storage(table)
     if missing := [each for each in own.columns if each not in columns]:

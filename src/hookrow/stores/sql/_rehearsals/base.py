@@ -52,7 +52,7 @@ def comparisons(tables: RoleTables) -> Iterator[Comparison]:
         yield Comparison([tables.table(name)], condition, fault)
     for name, role in roles.items():
         for column, value in tables.hiding[name]:
-            text = never_equals(role.table, column, value)
+            text = never_equals(role.table, column, value, tables.schema.form)
             compared_column = f"{ALIASES[name]}.{tables.dialect.quote(column.name)}"
             condition = f"{compared_column} {tables.equals(column, value)}"
             yield Comparison([tables.table(name)], condition, Fault(text, role.table, column.name))
