@@ -246,7 +246,6 @@ class TestModelsOfAHost:
         assert isinstance(outcome, Recorded)
         assert [each.row for each in outcome.changes] == [
             (Suppressible.SUBSCRIBER, shift),
-            (Suppressible.DISPATCH, UID),
             (Suppressible.SUBSCRIPTION, (UID, shift)),
         ]
         ada = Person.objects.using(crm).get(uid=shift)
