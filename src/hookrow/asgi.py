@@ -64,7 +64,7 @@ _CALL_TIMED_OUT = plain(
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
-logger = logging.getLogger("hookrow")
+logger: logging.Logger = logging.getLogger("hookrow")
 
 
 class ASGI:

@@ -18,10 +18,10 @@ try:
     from fastapi import APIRouter, Request
     from fastapi.responses import PlainTextResponse, Response
     from starlette.requests import ClientDisconnect
-except ModuleNotFoundError as error:
-    if error.name != "fastapi":
+except ModuleNotFoundError as _error:
+    if _error.name != "fastapi":
         raise
-    raise ConfigurationError("hookrow.fastapi needs FastAPI: pip install fastapi") from error
+    raise ConfigurationError("hookrow.fastapi needs FastAPI: pip install fastapi") from _error
 
 
 def router(receiver: Handler) -> APIRouter:

@@ -13,10 +13,10 @@ from hookrow.wsgi import WSGI
 try:
     from flask import Blueprint, Request, request
     from werkzeug.wrappers import Response
-except ModuleNotFoundError as error:
-    if error.name != "flask":
+except ModuleNotFoundError as _error:
+    if _error.name != "flask":
         raise
-    raise ConfigurationError("hookrow.flask needs Flask: pip install flask") from error
+    raise ConfigurationError("hookrow.flask needs Flask: pip install flask") from _error
 
 
 def blueprint(receiver: Handler) -> Blueprint:

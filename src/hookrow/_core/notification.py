@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
-from typing import ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -31,7 +31,8 @@ class EventTime(Enum):
     BOUNCED = "bounced_at"
     COMPLAINED = "complained_at"
 
-    __hash__ = object.__hash__  # faster than Enum's own, which is written in Python
+    if not TYPE_CHECKING:  # type checkers use the annotations of Enum's own
+        __hash__ = object.__hash__  # faster than that, which is written in Python
 
 
 class DispatchEvent(msgspec.Struct, frozen=True, gc=False):
@@ -227,7 +228,8 @@ class Suppressible(Enum):
     DISPATCH = "dispatches"
     SUBSCRIPTION = "subscriptions"
 
-    __hash__ = object.__hash__  # faster than Enum's own
+    if not TYPE_CHECKING:
+        __hash__ = object.__hash__  # faster than Enum's own
 
 
 RowId: TypeAlias = tuple[Suppressible, Key | tuple[Key, Key]]
@@ -330,7 +332,7 @@ class Refusal(Enum):
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         self.status = status
         self.text = text
-        self.headers = MappingProxyType(dict(headers or {}))
+        self.headers: Mapping[str, str] = MappingProxyType(dict(headers or {}))
 
     def refused(self, **names: str) -> Refused:
         """Return the outcome; `names` fill in the placeholders of the text."""

@@ -177,11 +177,11 @@ class Entries(Generic[P_co]):
     def __init__(self, *entries: Entry[P_co]) -> None:
         self._entries = entries
         self._by_name = {each.name: each for each in entries if each.name is not None}
-        self.default = entries[0]
+        self.default: Entry[P_co] = entries[0]
         """The first entry, whose requests need no name."""
-        self.have_names = self.default.name is not None
+        self.have_names: bool = self.default.name is not None
         """Whether the entries have names."""
-        self.have_tenants = self.default.tenant is not None
+        self.have_tenants: bool = self.default.tenant is not None
         """Whether the entries are tenants."""
         self._by_origin = self._readers()
 

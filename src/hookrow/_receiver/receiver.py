@@ -53,6 +53,7 @@ from hookrow._receiver.recorder import (
     combine,
 )
 from hookrow._receiver.replay import SWEEP_EVERY, ParkedRetry
+from hookrow._receiver.results import RecentResults
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import (
     BodyParser,
@@ -148,11 +149,11 @@ class Receiver:
                 "A receiver has one provider, or a mapping of several, and one store; its options "
                 f"are keyword arguments: write {NAMED_LINE}."
             )
-        self.entries = read_entries(providers)
+        self.entries: Entries[Provider] = read_entries(providers)
         """The providers, by name."""
         _check_parts(self.entries, store)
         self.store = store
-        self.options = options = ReceiverOptions(
+        self.options: ReceiverOptions = ReceiverOptions(
             mount_path=mount_path,
             group=group,
             backlog=backlog,
@@ -171,10 +172,11 @@ class Receiver:
             accepts_logged=any(each.provider.accepts_logged for each in self.entries),
         )
         """The validated options."""
-        self.endpoint = endpoint_path(options.mount_path)
+        options = self.options
+        self.endpoint: str = endpoint_path(options.mount_path)
         """The path of the endpoint, below that of the host's mount, without the name of an entry.
         """
-        self.clock = Clock(store, options.clock)
+        self.clock: Clock = Clock(store, options.clock)
         """The time by which arrivals and retries are dated."""
         self._reader = ArrivalReader(
             self.entries, store.recorded, acknowledge_tests=options.acknowledge_tests
@@ -187,7 +189,7 @@ class Receiver:
             self.entries, acknowledge_parked=self.options.acknowledge_parked
         )
         self._responder = self._create_responder()
-        self.results = self._responder.results
+        self.results: RecentResults = self._responder.results
         """Whether the database kept the last notifications, for `hookrow serve`."""
         self._writers = self._responder.create_writers()
         self._hourly, self._parked = self._create_log_tasks()

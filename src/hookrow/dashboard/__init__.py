@@ -9,10 +9,10 @@ from hookrow.errors import MissingExtra
 
 try:
     from hookrow.dashboard._app import Dashboard
-except ModuleNotFoundError as error:
-    if error.name != "jinja2":
+except ModuleNotFoundError as _error:
+    if _error.name != "jinja2":
         raise
-    raise MissingExtra("The dashboard", "dashboard") from error
+    raise MissingExtra("The dashboard", "dashboard") from _error
 
 from hookrow.dashboard._auth import Authorize, basic
 

@@ -6,9 +6,9 @@ from hookrow.errors import MissingExtra
 
 try:
     from hookrow.django._receiver import receiver, store
-except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] != "django":
+except ModuleNotFoundError as _error:
+    if (_error.name or "").partition(".")[0] != "django":
         raise
-    raise MissingExtra("A Django project", "django") from error
+    raise MissingExtra("A Django project", "django") from _error
 
 __all__ = ["receiver", "store"]

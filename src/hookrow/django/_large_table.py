@@ -7,7 +7,7 @@ index, except that of lists, of which there are few.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -20,11 +20,18 @@ from django.utils.functional import cached_property
 from hookrow._core.rules import is_email
 from hookrow.django._conf import conf
 
+if TYPE_CHECKING:
+    _ModelAdmin = admin.ModelAdmin[Any]
+    _Paginator = Paginator[Any]
+else:  # Django's own are generic only in the stubs
+    _ModelAdmin = admin.ModelAdmin
+    _Paginator = Paginator
+
 MAX_ROWS = 10_000
 """The maximum number of rows in a list; filters and the search find the others."""
 
 
-class LimitedPaginator(Paginator):  # type: ignore[type-arg] # generic in the stubs only
+class LimitedPaginator(_Paginator):
     """A paginator that counts no more rows than it shows."""
 
     @cached_property
@@ -34,14 +41,14 @@ class LimitedPaginator(Paginator):  # type: ignore[type-arg] # generic in the st
         return int(rows[:MAX_ROWS].count())
 
 
-class LargeTableAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in the stubs only
+class LargeTableAdmin(_ModelAdmin):
     """A model with many rows, newest first, in the database that hookrow uses."""
 
     paginator = LimitedPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
-    sortable_by = ()
-    ordering = ("-id",)
+    sortable_by: ClassVar[tuple[str, ...]] = ()
+    ordering: ClassVar[tuple[str, ...]] = ("-id",)
     list_max_show_all = 0
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:

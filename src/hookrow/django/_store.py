@@ -44,7 +44,7 @@ class DjangoStore(SQLStore):
     def __init__(self, schema: Schema, using: str) -> None:
         check_alias(using)
         self.using = using
-        self.mapping = map_models(schema, using)
+        self.mapping: ModelMapping = map_models(schema, using)
         self._open(DjangoDatabase(using, _converters(self.mapping)), self.mapping.schema)
         self._built: Statements | None = None
         if vendor_of(connections[using]).fields_suffice:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
@@ -27,6 +27,11 @@ from hookrow.django._conf import conf
 from hookrow.django._receiver import parsers, store
 from hookrow.errors import HookrowError
 
+if TYPE_CHECKING:
+    _ModelAdmin = admin.ModelAdmin[Any]
+else:  # Django's own is generic only in the stubs
+    _ModelAdmin = admin.ModelAdmin
+
 MAX_CHANGED = 100
 """The maximum number of subscribers in one action: each is a transaction, and the page waits."""
 
@@ -37,14 +42,14 @@ class ReasonForm(forms.Form):
     reason = forms.CharField(max_length=MAX_ENTERED_REASON, widget=AdminTextInputWidget)
 
 
-class SuppressionAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in the stubs only
+class SuppressionAdmin(_ModelAdmin):
     """Adds the actions "suppress" and "lift", for users who may change the model.
 
     Both ask for a reason. The log keeps each change as a notification with the user's name. A
     subclass that sets `actions` must include these two.
     """
 
-    actions = ("suppress", "lift")
+    actions: tuple[str, ...] = ("suppress", "lift")
 
     @admin.action(description="Suppress", permissions=["change"])
     def suppress(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 from django.contrib import admin, messages
@@ -62,7 +62,11 @@ _OUT_OF_RETRIES = Q(
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
-def _escaped(name: str) -> Callable[[Any, Notification], str | None]:
+_Display: TypeAlias = Callable[[Any, Notification], str | None]
+_Filter: TypeAlias = type[admin.SimpleListFilter] | tuple[str, type[admin.FieldListFilter]]
+
+
+def _escaped(name: str) -> _Display:
     """Return the display function of a column; it escapes as `visible` does."""
 
     @admin.display(description=name.replace("_", " "), empty_value="-")
@@ -80,8 +84,8 @@ class EntryFilter(admin.SimpleListFilter):
     page's address has one.
     """
 
-    title = "entry"
-    parameter_name = "entry"
+    title: str = "entry"
+    parameter_name: str = "entry"
 
     def lookups(self, request: HttpRequest, model_admin: object) -> Sequence[tuple[str, str]]:
         """Return the names in the newest notifications, and the chosen one."""
@@ -104,7 +108,7 @@ class EntryFilter(admin.SimpleListFilter):
 class NotificationAdmin(LargeTableAdmin):
     """Notifications and their results; users cannot add or change them."""
 
-    list_display = (
+    list_display: tuple[str, ...] = (
         "received",
         "escaped_type",
         "result",
@@ -114,7 +118,7 @@ class NotificationAdmin(LargeTableAdmin):
         "retries",
         "retry_at",
     )
-    list_filter = (
+    list_filter: ClassVar[tuple[_Filter, ...]] = (
         condition_filter("outcome", {each.value: Q(outcome=each.value) for each in Result}),
         condition_filter("type", {each: Q(record_type=each) for each in RECORD_TYPES.values()}),
         condition_filter("reason", {each: Q(reason=each) for each in KNOWN_REASONS}),
@@ -124,7 +128,7 @@ class NotificationAdmin(LargeTableAdmin):
         EntryFilter,
         ("received_at", admin.DateFieldListFilter),
     )
-    fields = (
+    fields: ClassVar[tuple[str, ...]] = (
         "history",
         "problem",
         "escaped_type",
@@ -144,14 +148,18 @@ class NotificationAdmin(LargeTableAdmin):
         "retry_at",
         "formatted_body",
     )
-    readonly_fields = fields
-    search_fields = ("recipient",)
-    search_help_text = "A complete address or message id, or the id of a notification."
-    actions = ("replay",)
-
-    escaped_type, escaped_recipient, escaped_message_id, escaped_reason, escaped_trace_id = map(
-        _escaped, ("record_type", "recipient", "message_id", "reason", "trace_id")
+    readonly_fields: ClassVar[tuple[str, ...]] = fields
+    search_fields: ClassVar[tuple[str, ...]] = ("recipient",)
+    search_help_text: ClassVar[str] = (
+        "A complete address or message id, or the id of a notification."
     )
+    actions: tuple[str, ...] = ("replay",)
+
+    escaped_type: _Display = _escaped("record_type")
+    escaped_recipient: _Display = _escaped("recipient")
+    escaped_message_id: _Display = _escaped("message_id")
+    escaped_reason: _Display = _escaped("reason")
+    escaped_trace_id: _Display = _escaped("trace_id")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Notification]:
         """Return all entries without their bodies, which may be large and are not listed."""

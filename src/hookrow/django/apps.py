@@ -11,8 +11,8 @@ class HookrowConfig(AppConfig):
 
     name = "hookrow.django"
     label = "hookrow"
-    verbose_name = "Hookrow"
-    default_auto_field = "django.db.models.BigAutoField"
+    verbose_name: str = "Hookrow"
+    default_auto_field: str = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         """Register the system checks. The receiver is built by the first request."""

@@ -15,7 +15,7 @@ from django.contrib.admin.views.decorators import staff_member_required
 from django.core.exceptions import PermissionDenied
 from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
-from django.urls import re_path
+from django.urls import URLPattern, re_path
 from django.views.decorators.csrf import csrf_exempt
 
 from hookrow._core.notification import Refusal
@@ -58,7 +58,7 @@ def _respond(request: HttpRequest, path: str) -> HttpResponse | StreamingHttpRes
     return _streamed(request, response, response.stream, head)
 
 
-urlpatterns = [re_path("^(?P<path>.*)$", _respond, name="dashboard")]
+urlpatterns: list[URLPattern] = [re_path("^(?P<path>.*)$", _respond, name="dashboard")]
 
 
 @lru_cache(maxsize=1)

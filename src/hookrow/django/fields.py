@@ -35,7 +35,7 @@ class UTCDateTimeField(_Time):
     a DATETIME(6), and SQLite text, which always has six fractional digits; the last three in UTC.
     """
 
-    description = "Instant in UTC"
+    description: str = "Instant in UTC"
 
     def to_python(self, value: Any) -> Any:  # noqa: ANN401 - Django's own
         """Convert a time or text to UTC, and a date to midnight in UTC."""
@@ -81,8 +81,8 @@ class Folded(_Text):
     both have the same expression.
     """
 
-    function = "LOWER"
-    arity = 1
+    function: str = "LOWER"
+    arity: int = 1
     output_field = models.TextField()
 
     def as_postgresql(

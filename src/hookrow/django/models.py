@@ -27,16 +27,16 @@ class Notification(ScriptedModel):
     record_type: _OptionalText = models.CharField(max_length=64, null=True)
     message_id: _OptionalText = models.CharField("message id", max_length=255, null=True)
     recipient: _OptionalText = models.CharField(max_length=320, null=True)
-    occurred_at = UTCDateTimeField("occurred", null=True)
+    occurred_at: UTCDateTimeField = UTCDateTimeField("occurred", null=True)
     outcome: _Text = models.CharField(max_length=32)
     first_outcome: _Text = models.CharField(max_length=32)
     status: models.SmallIntegerField[int, int] = models.SmallIntegerField()
     attempts: models.BigIntegerField[int, int] = models.BigIntegerField()
     retries: models.BigIntegerField[int, int] = models.BigIntegerField(db_default=0)
-    received_at = UTCDateTimeField("received")
-    last_received_at = UTCDateTimeField("last received")
-    ended_at = UTCDateTimeField("ended")
-    retry_at = UTCDateTimeField("next retry", null=True)
+    received_at: UTCDateTimeField = UTCDateTimeField("received")
+    last_received_at: UTCDateTimeField = UTCDateTimeField("last received")
+    ended_at: UTCDateTimeField = UTCDateTimeField("ended")
+    retry_at: UTCDateTimeField = UTCDateTimeField("next retry", null=True)
     reason: _OptionalText = models.CharField(max_length=64, null=True)
     trace_id: _OptionalText = models.CharField("trace id", max_length=255, null=True)
     provider: _OptionalText = models.CharField(max_length=32, null=True)
@@ -49,14 +49,16 @@ class Notification(ScriptedModel):
     class Meta:
         # Entries cannot be added or changed; replaying has its own permission.
         db_table = "hookrow_notifications"
-        default_permissions = ("view", "delete")
-        permissions = (("replay_notification", "Can replay notification"),)
-        constraints = (
+        default_permissions: tuple[str, ...] = ("view", "delete")
+        permissions: tuple[tuple[str, str], ...] = (
+            ("replay_notification", "Can replay notification"),
+        )
+        constraints: tuple[models.UniqueConstraint, ...] = (
             models.UniqueConstraint(
                 fields=["fingerprint"], name="hookrow_notifications_fingerprint"
             ),
         )
-        indexes = (
+        indexes: tuple[models.Index, ...] = (
             models.Index(
                 fields=["retry_at", "id"],
                 name="hookrow_parked",
@@ -100,8 +102,10 @@ class Notification(ScriptedModel):
 class Hours(ScriptedModel):
     """The number of entries of a kind that arrived in an hour."""
 
-    pk = models.CompositePrimaryKey("hour", "record_type", "reason", "first_outcome", "entry")
-    hour = UTCDateTimeField()
+    pk: models.CompositePrimaryKey = models.CompositePrimaryKey(
+        "hour", "record_type", "reason", "first_outcome", "entry"
+    )
+    hour: UTCDateTimeField = UTCDateTimeField()
     record_type: _Text = models.CharField(max_length=64)
     reason: _Text = models.CharField(max_length=64)
     first_outcome: _Text = models.CharField(max_length=32)
@@ -111,7 +115,7 @@ class Hours(ScriptedModel):
 
     class Meta:
         db_table = "hookrow_hours"
-        default_permissions = ()
+        default_permissions: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.hour:%Y-%m-%d %H} {self.record_type}"
@@ -125,7 +129,7 @@ class MetaValue(ScriptedModel):
 
     class Meta:
         db_table = "hookrow_meta"
-        default_permissions = ()
+        default_permissions: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.name
@@ -134,14 +138,14 @@ class MetaValue(ScriptedModel):
 class SuppressionChange(ScriptedModel):
     """The time at which a suppression last changed, for rows that have no column for it."""
 
-    pk = models.CompositePrimaryKey("role", "row_key")
+    pk: models.CompositePrimaryKey = models.CompositePrimaryKey("role", "row_key")
     role: _Text = models.CharField(max_length=32)
     row_key: models.TextField[str, str] = models.TextField()
-    changed_at = UTCDateTimeField()
+    changed_at: UTCDateTimeField = UTCDateTimeField()
 
     class Meta:
         db_table = "hookrow_suppression_changes"
-        default_permissions = ()
+        default_permissions: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.role} {self.row_key}"

@@ -28,10 +28,10 @@ class NotificationSignal(Signal):
         _log(err)
 
 
-notification_recorded = NotificationSignal()
+notification_recorded: NotificationSignal = NotificationSignal()
 """A notification was recorded; `outcome` is a `Recorded`."""
 
-notification_refused = NotificationSignal()
+notification_refused: NotificationSignal = NotificationSignal()
 """A notification was refused; `outcome` is a `Refused`. It is not sent for a 503."""
 
 

@@ -28,7 +28,7 @@ class _Endpoint(URLPattern):
         return messages if apps.is_installed("hookrow.django") else [*messages, *check(None)]
 
 
-urlpatterns = [
+urlpatterns: list[URLPattern] = [
     _Endpoint(RoutePattern(_PATH, name="webhooks", is_endpoint=True), webhooks, name="webhooks"),
     path(f"{_PATH}/<name>", webhooks, name="webhooks"),
     # With path("mail", ...), the rest of the path begins with a slash.

@@ -12,9 +12,10 @@ from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from hmac import compare_digest
 from secrets import token_urlsafe
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 from urllib.parse import unquote_to_bytes
 
+from hookrow._core.notification import Notification
 from hookrow._http import Request, RequestHead, header_values
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import check_secrets
@@ -63,9 +64,9 @@ class CredentialProvider(EventProvider):
 
     accepts_tokens: bool = False
     credential = "credentials"
-    header = "Authorization"
+    header: str = "Authorization"
     proof = "Authorization"
-    probe_change = PROBE_SUPPRESSION
+    probe_change: ClassVar[Notification] = PROBE_SUPPRESSION
 
     def __init__(self, *credentials: str) -> None:
         self.accept(*credentials)
@@ -79,7 +80,7 @@ class CredentialProvider(EventProvider):
             )
         check_secrets(self, credentials)
         self._credentials = [_parse(each, tokens=self.accepts_tokens) for each in credentials]
-        self.secrets = [each.secret for each in self._credentials]
+        self.secrets: Sequence[str] = [each.secret for each in self._credentials]
         self.reset_matches(len(credentials))
 
     @classmethod

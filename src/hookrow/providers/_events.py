@@ -73,6 +73,7 @@ class EventProvider(BuiltIn):
     """Verifies a request, splits it into events, and reads each of them."""
 
     matched: Counter[int]
+    old_matches: int
 
     def read(self, request: Request) -> Sequence[Event]:
         """Return the events in a request, in order. Raises `Unauthentic` and `NotReady`."""

@@ -53,6 +53,7 @@ class StandardWebhooks(BuiltIn):
     """
 
     matched: Counter[int]
+    old_matches: int
     proof = "webhook-signature"
 
     def __init__(self, *secrets: str, clock: Callable[[], float] = time) -> None:

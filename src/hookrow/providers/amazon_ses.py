@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from email.utils import parseaddr
-from typing import Any
+from typing import Any, ClassVar
 
 from hookrow._core.notification import (
     Bounced,
@@ -193,7 +193,7 @@ class AmazonSES(SNS):
     """
 
     name = "amazon_ses"
-    probe_change = PROBE_REACTIVATION
+    probe_change: ClassVar[Notification] = PROBE_REACTIVATION
     own_test = "send an email to success@simulator.amazonses.com from Amazon SES"
     message_id_source = "`MessageId` of the response of `SendEmail`, without angle brackets"
 

@@ -12,7 +12,7 @@ from hashlib import sha256
 from hmac import compare_digest, digest
 from secrets import token_hex, token_urlsafe
 from time import time
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 from hookrow._arguments import check_function
 from hookrow._core.notification import (
@@ -164,7 +164,7 @@ class Mailgun(EventProvider):
     credential = "signing_key"
     proof = "Content-Type"  # which says whether the body has a signature
     hard_bounce = _PERMANENT
-    probe_change = PROBE_SUPPRESSION
+    probe_change: ClassVar[Notification] = PROBE_SUPPRESSION
     message_id_source = "`id` of the response of its API, with the angle brackets"
 
     def __init__(self, *keys: str, clock: Callable[[], float] = time) -> None:

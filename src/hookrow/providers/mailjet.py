@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import ClassVar
 from uuid import uuid4
 
 from hookrow._core.notification import (
@@ -124,7 +125,7 @@ class Mailjet(CredentialProvider):
 
     name = "mailjet"
     hard_bounce = "user unknown"
-    precision = timedelta(seconds=1)
+    precision: ClassVar[timedelta] = timedelta(seconds=1)
     message_id_source = "`MessageID` of the recipient in the response of its API"
     max_body = 8 * 1024 * 1024  # a group has all events of a second
 

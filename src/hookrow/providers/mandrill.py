@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from hmac import compare_digest, digest
 from secrets import token_urlsafe
 from types import MappingProxyType
-from typing import Self
+from typing import ClassVar, Self
 from urllib.parse import urlencode, urlsplit
 
 from hookrow._arguments import reject
@@ -161,11 +161,11 @@ class Mandrill(EventProvider):
 
     name = "mandrill"
     credential = "key"
-    options = MappingProxyType({"url": True})
+    options: ClassVar[Mapping[str, bool]] = MappingProxyType({"url": True})
     proof = _SIGNATURE_HEADER
     hard_bounce = "hard_bounce"
-    precision = timedelta(seconds=1)
-    probe_change = PROBE_REACTIVATION
+    precision: ClassVar[timedelta] = timedelta(seconds=1)
+    probe_change: ClassVar[Notification] = PROBE_REACTIVATION
     message_id_source = "`_id` of the recipient in the response of its API"
     max_body = 8 * 1024 * 1024  # 1,000 events, of 1 to 3 kB in the encoding of a form
 

@@ -6,10 +6,10 @@ Postmark signs nothing: a secret in a custom header is the only proof.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hmac import compare_digest
 from secrets import token_urlsafe
-from typing import Self
+from typing import Any, Self
 
 from hookrow._core.notification import Bounced, Complained, Notification
 from hookrow._http import PROBE_AGENT, SECRET_HEADER, Request, RequestHead
@@ -43,10 +43,11 @@ class Postmark(BuiltIn):
     name = "postmark"
     message_id_source = "`MessageID` of the response of its API"
     accepts_logged = False
-    header = SECRET_HEADER
+    header: str = SECRET_HEADER
     proof = SECRET_HEADER
     hard_bounce = "HardBounce"
     matched: Counter[int]
+    old_matches: int
 
     def __init__(self, *secrets: str) -> None:
         self.accept(*secrets)
@@ -63,7 +64,7 @@ class Postmark(BuiltIn):
             if fault := why_no_header(secret):
                 raise ConfigurationError(NO_HEADER.format(fault))
         self.matched = Counter(dict.fromkeys(range(len(secrets)), 0))
-        self.secrets = secrets
+        self.secrets: Sequence[str] = secrets
         self._encoded = [secret.encode() for secret in secrets]
 
     def admit(self, head: RequestHead) -> str | None:
@@ -110,9 +111,20 @@ class Postmark(BuiltIn):
         secret = token_urlsafe()
         return secret, cls(secret)
 
-    compose = staticmethod(compose)
-    explain = staticmethod(explain)
-    body_schema = staticmethod(body_schema)
+    @staticmethod
+    def compose(notification: Notification) -> bytes:
+        """Return the body that `parse` reads as a notification, with no other fields."""
+        return compose(notification)
+
+    @staticmethod
+    def explain(body: bytes) -> str | None:
+        """Return why a body is not supported, in a sentence, or None if it is. Never raises."""
+        return explain(body)
+
+    @staticmethod
+    def body_schema() -> Mapping[str, Any]:
+        """Return the JSON Schema of its payloads; see `Provider`."""
+        return body_schema()
 
     def is_test(self, event: Event) -> bool:
         """Return whether Postmark sent the event to test the webhook; see `Provider`."""

@@ -14,7 +14,7 @@ from datetime import timedelta
 from secrets import token_urlsafe
 from time import time
 from types import MappingProxyType
-from typing import Self
+from typing import ClassVar, Self
 
 from hookrow._arguments import check_flags, check_function, reject
 from hookrow._core.notification import (
@@ -69,10 +69,10 @@ try:
         PublicFormat,
         load_der_public_key,
     )
-except ModuleNotFoundError as error:
-    if error.name is None or error.name.partition(".")[0] != "cryptography":
+except ModuleNotFoundError as _error:
+    if _error.name is None or _error.name.partition(".")[0] != "cryptography":
         raise
-    raise MissingExtra("hookrow.providers.sendgrid", "signatures") from error
+    raise MissingExtra("hookrow.providers.sendgrid", "signatures") from _error
 
 _OLDEST_SIGNATURE = 25 * 3600
 """Seconds for which a signed request is accepted: SendGrid repeats it for 24 hours, and does not
@@ -186,13 +186,13 @@ class SendGrid(EventProvider):
 
     name = "sendgrid"
     credential = "public_key"
-    options = MappingProxyType({"message_id_key": False})
+    options: ClassVar[Mapping[str, bool]] = MappingProxyType({"message_id_key": False})
     proof = _SENDGRID_SIGNATURE
     hard_bounce = "bounce"
-    precision = timedelta(seconds=1)
-    probe_change = PROBE_SUPPRESSION
+    precision: ClassVar[timedelta] = timedelta(seconds=1)
+    probe_change: ClassVar[Notification] = PROBE_SUPPRESSION
     own_test = 'choose "Test Your Integration" on the page of the event webhook at SendGrid'
-    message_id_source = "the header `X-Message-Id` of the response of its API"
+    message_id_source: str = "the header `X-Message-Id` of the response of its API"
     max_body = 4 * 1024 * 1024  # batches are small, but their size is not documented
 
     def __init__(

@@ -22,10 +22,10 @@ try:
     from sqlalchemy.schema import conv
     from sqlalchemy.sql.compiler import SQLCompiler
     from sqlalchemy.sql.functions import GenericFunction
-except ModuleNotFoundError as error:
-    if error.name != "sqlalchemy":
+except ModuleNotFoundError as _error:
+    if _error.name != "sqlalchemy":
         raise
-    raise MissingExtra("hookrow.stores.tables", "sqlalchemy") from error
+    raise MissingExtra("hookrow.stores.tables", "sqlalchemy") from _error
 
 _Item: TypeAlias = sa.Column[Any] | sa.Index | sa.UniqueConstraint
 _Definitions: TypeAlias = Mapping[str, Callable[[], Sequence[_Item]]]
@@ -75,9 +75,10 @@ class folded(GenericFunction[str]):  # noqa: N801 - named like an SQL function
     `email` is the column of hookrow_subscribers.
     """
 
-    name, package = "lower", "hookrow"
-    type = sa.Text()
-    inherit_cache = True
+    name: str = "lower"
+    package: str = "hookrow"
+    type: sa.Text = sa.Text()
+    inherit_cache: bool = True
 
 
 @compiles(folded, "postgresql")
@@ -448,14 +449,14 @@ def _define(to: sa.MetaData, name: str, items: Sequence[_Item]) -> sa.Table:
     return sa.Table(bare, to, *items, key, schema=namespace or None, **options)
 
 
-metadata = sa.MetaData()
+metadata: sa.MetaData = sa.MetaData()
 """All of hookrow's tables, in the default schema of the database."""
 
 _tables = {table.name: table for table in attach(metadata)}
 
-subscribers = _tables["hookrow_subscribers"]
-lists = _tables["hookrow_lists"]
-subscriptions = _tables["hookrow_subscriptions"]
-dispatches = _tables["hookrow_dispatches"]
-notifications = _tables["hookrow_notifications"]
+subscribers: sa.Table = _tables["hookrow_subscribers"]
+lists: sa.Table = _tables["hookrow_lists"]
+subscriptions: sa.Table = _tables["hookrow_subscriptions"]
+dispatches: sa.Table = _tables["hookrow_dispatches"]
+notifications: sa.Table = _tables["hookrow_notifications"]
 """The log."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.db import migrations, models
 
 from hookrow.django._operations import CreateTable
@@ -19,9 +21,9 @@ def _key(*names: str) -> tuple[str, models.CompositePrimaryKey]:
 class Migration(migrations.Migration):
     """The tables of hookrow's SQL script 0002."""
 
-    initial = True
-    dependencies = ()
-    operations = (
+    initial: ClassVar[bool] = True
+    dependencies: ClassVar[tuple[tuple[str, str], ...]] = ()
+    operations: ClassVar[tuple[CreateTable, ...]] = (
         CreateTable(
             "Notification",
             fields=[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 from hookrow._core.rules import fold
 from hookrow._core.schema import SUPPRESSION
 from hookrow.django._conf import conf
-from hookrow.django._large_table import LargeTableAdmin, condition_filter
+from hookrow.django._large_table import ConditionFilter, LargeTableAdmin, condition_filter
 from hookrow.django._suppression import SuppressionAdmin
 from hookrow.django.fields import Folded
 from hookrow.django.tables.models import Dispatch, List, Subscriber, Subscription
@@ -28,12 +28,17 @@ _STATE = condition_filter(
 class SubscriberAdmin(LargeTableAdmin, SuppressionAdmin):
     """Subscribers, with actions that suppress them and lift suppressions."""
 
-    list_display = ("email", "suppressed_at", "suppression_reason", "created_at")
-    list_filter = (_STATE,)
-    fields = ("email", *SUPPRESSION, "created_at")
-    readonly_fields = (*SUPPRESSION, "created_at")
-    search_fields = ("email",)
-    search_help_text = "The beginning of an address."
+    list_display: tuple[str, ...] = (
+        "email",
+        "suppressed_at",
+        "suppression_reason",
+        "created_at",
+    )
+    list_filter: ClassVar[tuple[type[ConditionFilter] | str, ...]] = (_STATE,)
+    fields: ClassVar[tuple[str, ...]] = ("email", *SUPPRESSION, "created_at")
+    readonly_fields: ClassVar[tuple[str, ...]] = (*SUPPRESSION, "created_at")
+    search_fields: ClassVar[tuple[str, ...]] = ("email",)
+    search_help_text: ClassVar[str] = "The beginning of an address."
 
     def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
         """Return the subscribers whose email starts with the term, by a range of the index."""
@@ -46,10 +51,10 @@ class SubscriberAdmin(LargeTableAdmin, SuppressionAdmin):
 class ListAdmin(LargeTableAdmin):
     """Lists; the search matches any part of the name."""
 
-    list_display = ("name", "created_at")
-    fields = ("name", "created_at")
-    readonly_fields = ("created_at",)
-    search_fields = ("name",)
+    list_display: tuple[str, ...] = ("name", "created_at")
+    fields: ClassVar[tuple[str, ...]] = ("name", "created_at")
+    readonly_fields: ClassVar[tuple[str, ...]] = ("created_at",)
+    search_fields: ClassVar[tuple[str, ...]] = ("name",)
 
     def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
         """Return the lists whose name contains the term."""
@@ -59,9 +64,9 @@ class ListAdmin(LargeTableAdmin):
 class _SubscriberRowsAdmin(LargeTableAdmin):
     """The admin of a model that refers to a subscriber and a list."""
 
-    autocomplete_fields = ("subscriber", "list")
-    list_select_related = ("subscriber", "list")
-    search_fields = ("subscriber__email",)
+    autocomplete_fields: ClassVar[tuple[str, ...]] = ("subscriber", "list")
+    list_select_related: ClassVar[tuple[str, ...]] = ("subscriber", "list")
+    search_fields: ClassVar[tuple[str, ...]] = ("subscriber__email",)
 
     def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
         """Return the rows of the subscriber with this email."""
@@ -72,18 +77,24 @@ class _SubscriberRowsAdmin(LargeTableAdmin):
 class SubscriptionAdmin(_SubscriberRowsAdmin):
     """Subscriptions; the search finds those of one subscriber."""
 
-    list_display = ("subscriber", "list", "suppressed_at", "suppression_reason", "created_at")
-    list_filter = (_STATE, "list")
-    fields = ("subscriber", "list", *SUPPRESSION, "created_at")
-    readonly_fields = (*SUPPRESSION, "created_at")
-    search_help_text = "The subscriber's complete address."
+    list_display: tuple[str, ...] = (
+        "subscriber",
+        "list",
+        "suppressed_at",
+        "suppression_reason",
+        "created_at",
+    )
+    list_filter: ClassVar[tuple[type[ConditionFilter] | str, ...]] = (_STATE, "list")
+    fields: ClassVar[tuple[str, ...]] = ("subscriber", "list", *SUPPRESSION, "created_at")
+    readonly_fields: ClassVar[tuple[str, ...]] = (*SUPPRESSION, "created_at")
+    search_help_text: ClassVar[str] = "The subscriber's complete address."
 
 
 @admin.register(Dispatch)
 class DispatchAdmin(_SubscriberRowsAdmin):
     """Dispatches, with the times at which they were delivered and opened."""
 
-    list_display = (
+    list_display: tuple[str, ...] = (
         "__str__",
         "subscriber",
         "list",
@@ -92,7 +103,7 @@ class DispatchAdmin(_SubscriberRowsAdmin):
         "suppressed_at",
         "created_at",
     )
-    list_filter = (
+    list_filter: ClassVar[tuple[type[ConditionFilter] | str, ...]] = (
         condition_filter(
             "mail",
             {
@@ -105,7 +116,7 @@ class DispatchAdmin(_SubscriberRowsAdmin):
         _STATE,
         "list",
     )
-    fields = (
+    fields: ClassVar[tuple[str, ...]] = (
         "provider_message_id",
         "subscriber",
         "list",
@@ -114,8 +125,13 @@ class DispatchAdmin(_SubscriberRowsAdmin):
         *SUPPRESSION,
         "created_at",
     )
-    readonly_fields = ("delivered_at", "opened_at", *SUPPRESSION, "created_at")
-    search_help_text = "A complete message id, or the subscriber's complete address."
+    readonly_fields: ClassVar[tuple[str, ...]] = (
+        "delivered_at",
+        "opened_at",
+        *SUPPRESSION,
+        "created_at",
+    )
+    search_help_text: ClassVar[str] = "A complete message id, or the subscriber's complete address."
 
     def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
         """Return the dispatches with this message id, or to the subscriber with this email."""

@@ -10,5 +10,5 @@ class TablesConfig(AppConfig):
 
     name = "hookrow.django.tables"
     label = "hookrow_tables"
-    verbose_name = "Hookrow: mail"
-    default_auto_field = "django.db.models.BigAutoField"
+    verbose_name: str = "Hookrow: mail"
+    default_auto_field: str = "django.db.models.BigAutoField"

@@ -22,7 +22,7 @@ class _Created(ScriptedModel):
     """A row with the time of its creation, which the database sets by default."""
 
     id: models.BigAutoField[int, int] = models.BigAutoField(primary_key=True)
-    created_at = UTCDateTimeField(db_default=UTCNow(), editable=False)
+    created_at: UTCDateTimeField = UTCDateTimeField(db_default=UTCNow(), editable=False)
 
     class Meta:
         abstract = True
@@ -31,11 +31,11 @@ class _Created(ScriptedModel):
 class _SuppressibleModel(ScriptedModel):
     """A row that notifications may suppress, with the time of its last such change."""
 
-    suppressed_at = UTCDateTimeField(null=True, blank=True)
+    suppressed_at: UTCDateTimeField = UTCDateTimeField(null=True, blank=True)
     suppression_reason: models.TextField[str | None, str | None] = models.TextField(
         null=True, blank=True
     )
-    suppression_changed_at = UTCDateTimeField(null=True, blank=True)
+    suppression_changed_at: UTCDateTimeField = UTCDateTimeField(null=True, blank=True)
 
     class Meta:
         abstract = True
@@ -49,14 +49,14 @@ class Subscriber(_SuppressibleModel, _Created):
     class Meta:
         # Emails are unique by the expression that queries use, which ignores ASCII case.
         db_table = "hookrow_subscribers"
-        constraints = (
+        constraints: tuple[models.UniqueConstraint, ...] = (
             models.UniqueConstraint(
                 Folded("email"),
                 name="hookrow_subscribers_email",
                 violation_error_message="A subscriber with this email already exists.",
             ),
         )
-        indexes = (
+        indexes: tuple[models.Index, ...] = (
             models.Index(
                 fields=["suppressed_at", "id"],
                 name="hookrow_subscribers_suppressed",
@@ -99,7 +99,7 @@ class Subscription(_SuppressibleModel, _Created):
     class Meta:
         # A subscriber is on a list at most once; the index of the constraint also finds lists.
         db_table = "hookrow_subscriptions"
-        constraints = (
+        constraints: tuple[models.UniqueConstraint, ...] = (
             models.UniqueConstraint(
                 fields=["list", "subscriber"], name="hookrow_subscriptions_unique"
             ),
@@ -121,19 +121,19 @@ class Dispatch(_SuppressibleModel, _Created):
     list: models.ForeignKey[List | None, List | None] = models.ForeignKey(
         List, models.PROTECT, related_name="dispatches", null=True, blank=True
     )
-    delivered_at = UTCDateTimeField(null=True, blank=True)
-    opened_at = UTCDateTimeField(null=True, blank=True)
-    first_opened_at = UTCDateTimeField(null=True, editable=False)
-    clicked_at = UTCDateTimeField(null=True, editable=False)
-    bounced_at = UTCDateTimeField(null=True, editable=False)
+    delivered_at: UTCDateTimeField = UTCDateTimeField(null=True, blank=True)
+    opened_at: UTCDateTimeField = UTCDateTimeField(null=True, blank=True)
+    first_opened_at: UTCDateTimeField = UTCDateTimeField(null=True, editable=False)
+    clicked_at: UTCDateTimeField = UTCDateTimeField(null=True, editable=False)
+    bounced_at: UTCDateTimeField = UTCDateTimeField(null=True, editable=False)
     bounce_type: _OptionalText = models.CharField(max_length=64, null=True, editable=False)
-    complained_at = UTCDateTimeField(null=True, editable=False)
+    complained_at: UTCDateTimeField = UTCDateTimeField(null=True, editable=False)
 
     class Meta:
         # A message to several subscribers has one id, and a dispatch for each of them.
         db_table = "hookrow_dispatches"
         verbose_name_plural = "dispatches"
-        constraints = (
+        constraints: tuple[models.UniqueConstraint, ...] = (
             models.UniqueConstraint(
                 fields=["provider_message_id", "subscriber"],
                 name="hookrow_dispatches_message_id",

@@ -62,7 +62,7 @@ class Conversions:
         are_uuids = any(each.holds_uuids or each.kind == "binary" for each in tenants.values())
         self.tenant: Callable[[str], str] | None = tenant_digits if are_uuids else None
         """The conversion of the text of a tenant; None if the texts are compared as they are."""
-        self.found = _present(
+        self.found: Converters = _present(
             {
                 0: self.read("subscribers", "id"),
                 3: self.read("dispatches", "id"),
@@ -80,9 +80,9 @@ class Conversions:
             fields = [*KEYS[kind], *names]
             self.state[kind] = _present(enumerate(self.read(kind.value, each) for each in fields))
             self._writes[kind] = _present((name, column.write) for name, column in named.items())
-        self.pairs = self._pairs()
+        self.pairs: Converters = self._pairs()
         """The conversions of the rows of `Statements.select_pairs`."""
-        self.are_needed = any((self.found, *self.state.values(), *self._writes.values()))
+        self.are_needed: bool = any((self.found, *self.state.values(), *self._writes.values()))
         """Whether any column has a conversion."""
 
     def read(self, role: str, name: str) -> Convert | None:

@@ -41,21 +41,23 @@ class RoleTables:
         *,
         views: Collection[str] = (),
     ) -> None:
-        self.schema, self.dialect, self._views = schema, dialect, views
+        self.schema: Schema = schema
+        self.dialect: Dialect = dialect
+        self._views = views
         self._table_columns = columns
-        self.hiding = {
+        self.hiding: Mapping[str, Sequence[tuple[Column, Scalar]]] = {
             name: [(columns[name][column], value) for column, value in role.where.items()]
             for name, role in schema.roles.items()
         }
         """By role: the columns of `where`, each with the value of the rows that are not hidden."""
-        self.flags = {
+        self.flags: Mapping[str, Sequence[str]] = {
             name: [column.name for column, _ in hiding if column.kind in _KINDS_OF_FLAGS]
             for name, hiding in self.hiding.items()
         }
         """By role: the columns of `where` that can only be a state of a row, such as deleted.
 
         Others may stand for a tenant, also if they are null."""
-        self.tenants = {
+        self.tenants: Mapping[str, Column] = {
             name: columns[name][role.tenant]
             for name, role in schema.roles.items()
             if role.tenant is not None
@@ -65,21 +67,24 @@ class RoleTables:
             name: {field: columns[name][column] for field, column in schema.columns(name).items()}
             for name in schema.roles
         }
-        self.written = {
+        self.written: Mapping[Suppressible, Sequence[str]] = {
             kind: names
             for kind in Suppressible
             if kind.value in self._columns
             and (names := [name for name in WRITTEN if name in self._columns[kind.value]])
         }
         """The columns of each kind of row that notifications set, by hookrow's names."""
-        self.empty = {kind: schema.roles[kind.value].empty for kind in self.written}
+        self.empty: Mapping[Suppressible, str | None] = {
+            kind: schema.roles[kind.value].empty for kind in self.written
+        }
         """The value that stands for no reason, by kind of row."""
-        self.has_uuids = self._columns["dispatches"]["provider_message_id"].holds_uuids
+        self.has_uuids: bool = self._columns["dispatches"]["provider_message_id"].holds_uuids
         """Whether the message ids of dispatches are UUIDs; see `_conversions`."""
-        self.first_opens = self.has("dispatches", EventTime.FIRST_OPENED.value)
+        self.first_opens: bool = self.has("dispatches", EventTime.FIRST_OPENED.value)
         """Whether the first open of a dispatch is recorded."""
-        self.unguarded, self.dated_in_side_table = schema.unguarded, schema.dated_in_side_table
-        self.conversions = Conversions(self._columns, self.written, self.tenants)
+        self.unguarded: Collection[Suppressible] = schema.unguarded
+        self.dated_in_side_table: Collection[Suppressible] = schema.dated_in_side_table
+        self.conversions: Conversions = Conversions(self._columns, self.written, self.tenants)
 
     def with_hidden(self) -> RoleTables:
         """Return the same tables with the rows that `where` hides by one of the `flags` only."""

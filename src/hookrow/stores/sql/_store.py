@@ -309,7 +309,8 @@ class SQLStore:
         self.database.close()
 
     def _open(self, database: Database, schema: Schema) -> None:
-        self.database, self.schema = database, schema
+        self.database: Database = database
+        self.schema: Schema = schema
         if isinstance(database, SQLiteMemory):
             database.create_tables(schema)
         self.recorded = recorded_kinds(schema.columns("dispatches"))

@@ -20,8 +20,8 @@ from hookrow.errors import MissingExtra
 
 try:
     import click
-except ModuleNotFoundError as error:
-    if error.name != "click":
+except ModuleNotFoundError as _error:
+    if _error.name != "click":
         raise
     sys.exit(f"Error: {MissingExtra('The command', 'django')}")
 

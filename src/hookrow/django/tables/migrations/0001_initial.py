@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.db import migrations, models
 from django.db.models.functions import Length
 from django.db.models.lookups import LessThanOrEqual
@@ -50,9 +52,9 @@ def _created_at() -> tuple[str, UTCDateTimeField]:
 class Migration(migrations.Migration):
     """The tables of hookrow's SQL script 0001."""
 
-    initial = True
-    dependencies = ()
-    operations = (
+    initial: ClassVar[bool] = True
+    dependencies: ClassVar[tuple[tuple[str, str], ...]] = ()
+    operations: ClassVar[tuple[CreateTable, ...]] = (
         CreateTable(
             "Subscriber",
             fields=[
