@@ -45,7 +45,7 @@ from hookrow.stores.sql._scripts import (
     table_of_revisions,
     table_of_upgrades,
 )
-from hookrow.stores.sql._urls import missing_file, open_database, refuse_memory
+from hookrow.stores.sql._urls import lacks_file, open_database, refuse_memory
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
@@ -97,7 +97,7 @@ def current(database: str | URL | Engine | Database) -> Sequence[str]:
     """
     opened = open_database(database)
     try:
-        if missing_file(opened):
+        if lacks_file(opened):
             return ()
         with opened.reading() as connection:
             return _current(connection, opened.dialect)

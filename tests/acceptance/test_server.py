@@ -133,7 +133,7 @@ def test_a_start_that_fails(command: Command, empty_postgres_url: str) -> None:
     first, *_, last = done.stderr.splitlines()
     assert re.search(rf"and records them in postgresql://{url.username}:\*\*\*@", first)
     assert first.endswith(f"/{url.database}")
-    assert (done.returncode, "Run `hookrow db upgrade`" in last) == (1, True)
+    assert (done.returncode, "Otherwise, run `hookrow db upgrade`" in last) == (1, True)
     assert "hunter2" not in done.stderr
 
 

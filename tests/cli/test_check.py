@@ -153,9 +153,15 @@ def test_random_secrets(random_secret: Callable[[], object]) -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("sqlite:///none.db", "none.db does not exist. Run `hookrow db upgrade`"),
+        (
+            "sqlite:///none.db",
+            "none.db does not exist. Run `hookrow db upgrade`",
+        ),
         ("sqlite://", "in memory exists only in the process that opens it, for tests: name a file"),
-        ("sqlite:///no/none.db", "no does not exist. Create it, and run `hookrow db upgrade"),
+        (
+            "sqlite:///no/none.db",
+            "no does not exist: create it. Run `hookrow db upgrade",
+        ),
         (f"sqlite:///{__file__}/x.db", "x.db cannot be used: Not a directory. Name another file"),
         (f"sqlite:///{__file__}", "file is not a database. Name another file, or restore this"),
         ("postgresql://ada@127.0.0.1:1/mail?password=hunter2", "Start the database, or correct i"),

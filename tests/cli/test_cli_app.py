@@ -181,13 +181,14 @@ def test_forget_a_person_of_a_tenant(command: Command, write: Write) -> None:
 def test_tables_of_an_application(command: Command) -> None:
     """In the directory of an application, without --app, missing tables may have other names."""
     hint = (
-        "db upgrade`, with --config, --app or --database-url if you use them. If your application "
-        "has its own tables, use its mapping instead: with --app"
+        "If your application has its own tables, use its mapping: with --app, or [tables] in "
+        "hookrow.toml (in Python, SQLStore(url, schema)). Otherwise, run `hookrow db upgrade`, with"
     )
-    assert f"hookrow.db does not exist. Run `hookrow {hint}" in command.call("log").stderr
+    assert f"hookrow.db does not exist. {hint}" in command.call("log").stderr
+    assert f"hookrow.db does not exist. {hint}" in command.call("check").stdout
     (command.folder / "hookrow.db").touch()
-    assert f"Run `hookrow {hint}" in command.call("log").stderr
-    assert f"not created yet. Run `hookrow {hint}" in command.call("check").stdout
+    assert hint in command.call("log").stderr
+    assert f"not created yet. {hint}" in command.call("check").stdout
 
 
 # By the name of the app: the error.

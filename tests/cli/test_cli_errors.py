@@ -44,7 +44,7 @@ MISTAKES = {
         f"{command} {options}": message
         for command in ("log", "log show 1", "log forget a@b", "replay 1", "prune", "stats")
         for options, message in (
-            ("--database-url sqlite:///none.db", "does not exist. Run `hookrow db upgrade`"),
+            ("--database-url sqlite:///none.db", "does not exist. If your application"),
             (AWAY, "Connection refused"),
         )
     },

@@ -14,6 +14,7 @@ from engines import opened, run
 from hookrow import Fault, Role, Schema, SchemaMismatch, Suppressed
 from hookrow._receiver.recorder import record
 from hookrow.stores import Unavailable
+from hookrow.stores._errors import CREATE_OWN_TABLES
 from hookrow.stores.sql import SQLStore
 from ordinary import ORDINARY, create_ordinary, create_sends
 
@@ -160,7 +161,7 @@ def test_no_tables_of_hookrow(empty_database_url: str) -> None:
         "The database has no table 'hookrow_subscribers' for the subscribers, nor "
         "'hookrow_dispatches', 'hookrow_subscriptions' and 'hookrow_notifications'."
     )
-    assert fault.remedy.startswith("Run `hookrow db upgrade`")
+    assert fault.remedy == CREATE_OWN_TABLES
 
 
 def test_no_column_is_suggested_twice(empty_database_url: str) -> None:

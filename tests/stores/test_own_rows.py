@@ -106,7 +106,7 @@ def test_other_tables(empty_sqlite_url: str) -> None:
         Tables(SQLStore(MEMORY, schema))
     with pytest.raises(ConfigurationError, match=r'write Tables\(SQLStore\("sqlite://"\)\)'):
         Tables(MEMORY)  # type: ignore[arg-type]
-    with pytest.raises(Unavailable, match=r"does not exist\. Run `hookrow db upgrade`"):
+    with pytest.raises(Unavailable, match=r"does not exist\. .* run `hookrow db upgrade`"):
         Tables(SQLStore(empty_sqlite_url)).add_subscriber(ADA)
 
 

@@ -26,7 +26,6 @@ from hookrow._server.loading import is_reference, load_object, loading
 from hookrow._server.settings import check_tenants, parsers_of
 from hookrow.errors import ConfigurationError
 from hookrow.providers.postmark import Postmark
-from hookrow.stores._errors import OWN_TABLES
 from hookrow.stores._log import Query
 
 if TYPE_CHECKING:
@@ -97,11 +96,8 @@ class App:
         Raises a `HookrowError` if that fails.
         """
         from hookrow.stores.sql import SQLStore
-        from hookrow.stores.sql._urls import missing_file
 
         with self.open_database(database_url) as database:
-            if self.schema.is_own and (missing := missing_file(database)):
-                raise ConfigurationError(f"{missing} {OWN_TABLES}")
             check_tenants(self.configured.entries, self.schema)
             verify_tables(database, self.schema)
             store = SQLStore(database, self.schema)
@@ -233,7 +229,7 @@ def verify_tables(database: Database, schema: Schema) -> None:
     from hookrow.stores.sql._urls import missing_file
     from hookrow.stores.sql._verify import verify
 
-    if missing := missing_file(database):
+    if missing := missing_file(database, schema):
         raise ConfigurationError(missing)
     verify(database, schema)
 

@@ -21,7 +21,11 @@ def db() -> None:
 @DATABASE_URL
 @click.pass_obj
 def upgrade(app: App, *, as_json: bool, database_url: str) -> None:
-    """Create hookrow's tables, or upgrade them."""
+    """Create hookrow's tables, or upgrade them.
+
+    If your application has its own tables, use its mapping: with --app, or [tables]
+    in hookrow.toml. Only the log and the tables that accompany it are created then.
+    """
     from hookrow import _migrations
 
     with app.open_database(database_url) as database:

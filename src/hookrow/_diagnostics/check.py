@@ -24,7 +24,7 @@ from hookrow._receiver.entries import Parsers
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.providers._secrets import DOUBTFUL, MIN_SECRET_LENGTH, doubt_about
 from hookrow.stores._errors import (
-    OWN_TABLES,
+    CREATE_OWN_TABLES,
     UPGRADE,
     AccessDenied,
     Conflict,
@@ -177,7 +177,7 @@ def check_database(
 ) -> Iterator[CheckResult]:
     """Check that the database responds, is migrated, and has tables that it lets hookrow change."""
     try:
-        if missing := missing_file(database):
+        if missing := missing_file(database, schema):
             yield CheckResult(Level.ERROR, "database", missing)
             return
         current = _migrations.current(database)
@@ -272,7 +272,5 @@ def _check_revision(schema: Schema, current: Sequence[str], needed: Sequence[str
         text = f"They are up to date ({_migrations.listed(needed)})."
         return CheckResult(Level.OK, "migrations", text)
     state = f"at {', '.join(current)}, not at {', '.join(needed)}" if current else "not created yet"
-    text = f"hookrow's tables are {state}. Run {UPGRADE}."
-    if not current and schema.is_own:
-        text += f" {OWN_TABLES}"
-    return CheckResult(Level.ERROR, "migrations", text)
+    remedy = f"Run {UPGRADE}." if current or not schema.is_own else CREATE_OWN_TABLES
+    return CheckResult(Level.ERROR, "migrations", f"hookrow's tables are {state}. {remedy}")

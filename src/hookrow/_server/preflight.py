@@ -15,7 +15,7 @@ from hookrow._server.settings import AnyEntrySettings, Settings
 from hookrow.errors import ConfigurationError
 from hookrow.stores._errors import Unavailable
 from hookrow.stores.sql._connections import Database
-from hookrow.stores.sql._urls import location, missing_file, open_database, refuse_memory
+from hookrow.stores.sql._urls import lacks_file, location, open_database, refuse_memory
 
 logger = logging.getLogger("hookrow")
 
@@ -83,13 +83,13 @@ def _prepare_database(database: Database, settings: Settings) -> None:
     """
     schema = settings.schema
     upgradable = not database.dialect.is_server and schema.is_own
-    is_new = missing_file(database) is not None
+    is_new = lacks_file(database)
     # Tables that the host's own migrations created have no errors, and are left unchanged.
     if upgradable and any(each.subject != "changes" for each in _errors(database, settings)):
         try:
             _migrations.upgrade(database, schema)
         except Unavailable as error:
-            if missing_file(database):
+            if lacks_file(database):
                 raise
             logger.warning(str(error))
         else:

@@ -7,11 +7,16 @@ from hookrow.errors import HookrowError
 UPGRADE = "`hookrow db upgrade`, with --config, --app or --database-url if you use them"
 """The remedy if hookrow's own tables are missing or too old, for the middle of a sentence."""
 
-OWN_TABLES = (
-    "If your application has its own tables, use its mapping instead: with --app, or [tables] in "
-    "hookrow.toml."
+CREATE_OWN_TABLES = (
+    "If your application has its own tables, use its mapping: with --app, or [tables] in "
+    "hookrow.toml (in Python, SQLStore(url, schema)). Otherwise, run `hookrow db upgrade`, with "
+    "--config or --database-url if you use them."
 )
-"""The other remedy for missing tables, if no mapping is given."""
+"""The remedies for missing tables, if no mapping is given.
+
+The mapping comes first, because the upgrade creates tables that an application with a mapping does
+not use.
+"""
 
 UNCHANGED_HINT = "Row-level security, a trigger or a rule may prevent it."
 """The possible causes of `Unchanged`, if another attempt has the same result."""

@@ -373,7 +373,7 @@ class SQLStore:
             raise Rejected(str(error)) from error  # by a trigger, because the tables fit
 
     def _verify(self) -> Statements:
-        if missing := missing_file(self.database):
+        if missing := missing_file(self.database, self.schema):
             raise SchemaMismatch(missing)
         return verify_tables(self.database, self.schema, self.tenants)
 

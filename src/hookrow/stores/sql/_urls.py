@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
 from hookrow._arguments import kind_of
+from hookrow._core.schema import Schema
 from hookrow.errors import ConfigurationError
-from hookrow.stores._errors import UPGRADE
+from hookrow.stores._errors import CREATE_OWN_TABLES, UPGRADE
 from hookrow.stores.sql._connections import NOT_A_URL, Database
 from hookrow.stores.sql._dialects import UNSUPPORTED_DATABASE
 from hookrow.stores.sql._mariadb import MariaDBDatabase
@@ -69,17 +70,25 @@ def location(database: Database) -> str:
     return str(database)
 
 
-def missing_file(database: Database) -> str | None:
-    """Return a sentence if an SQLite file does not exist; connecting would create it.
+def lacks_file(database: Database) -> bool:
+    """Return whether an SQLite file does not exist; connecting would create it.
 
     Raises `Unavailable` if there can be no database at the path.
     """
-    if not isinstance(database, SQLiteDatabase) or database.status():
+    return isinstance(database, SQLiteDatabase) and not database.status()
+
+
+def missing_file(database: Database, schema: Schema) -> str | None:
+    """Return why there are no tables if an SQLite file does not exist, and what to do.
+
+    Raises `Unavailable` if there can be no database at the path.
+    """
+    if not isinstance(database, SQLiteDatabase) or not lacks_file(database):
         return None
+    remedy = CREATE_OWN_TABLES if schema.is_own else f"Run {UPGRADE}."
     if not database.file.parent.is_dir():
-        directory = database.file.parent
-        return f"{directory} does not exist. Create it, and run {UPGRADE}."
-    return f"{database.name} does not exist. Run {UPGRADE}."
+        return f"{database.file.parent} does not exist: create it. {remedy}"
+    return f"{database.name} does not exist. {remedy}"
 
 
 def is_database_url(url: str) -> bool:

@@ -21,7 +21,13 @@ from hookrow._fault import Fault
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores import _change_dates
 from hookrow.stores._driver_errors import message, store_error
-from hookrow.stores._errors import OWN_TABLES, UPGRADE, Rejected, SchemaChanged, StoreError
+from hookrow.stores._errors import (
+    CREATE_OWN_TABLES,
+    UPGRADE,
+    Rejected,
+    SchemaChanged,
+    StoreError,
+)
 from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._catalogues.base import Catalogue, Relation
@@ -101,7 +107,7 @@ def _merged(faults: Sequence[Fault], absent: Collection[str]) -> Sequence[Fault]
 
     `absent` are the log and the tables next to it, as far as they do not exist.
     """
-    merged = [each for each in faults if each.remedy == _CREATE_OWN_TABLES]
+    merged = [each for each in faults if each.remedy == CREATE_OWN_TABLES]
     if not merged:
         return faults
     merged += [each for each in faults if each.table in absent and each not in merged]
@@ -111,9 +117,6 @@ def _merged(faults: Sequence[Fault], absent: Collection[str]) -> Sequence[Fault]
         listed = f"{', '.join(names)} and {last}" if names else last
         first = replace(first, text=f"{first.text.rstrip('.')}, nor {listed}.")
     return [first, *(each for each in faults if each not in merged)]
-
-
-_CREATE_OWN_TABLES = f"Run {UPGRADE}. {OWN_TABLES}"
 
 
 def _mismatch(
@@ -466,7 +469,7 @@ def _missing_table(
     others = [each for each in catalogue.tables() if each not in used]
     elsewhere = [each for each in others if each.rpartition(".")[2] == bare]
     if not elsewhere and table in {role.table for role in OWN_ROLES.values()}:
-        return Fault(text, table, remedy=_CREATE_OWN_TABLES), None
+        return Fault(text, table, remedy=CREATE_OWN_TABLES), None
     if not elsewhere and table == _LOG.name:
         return Fault(text, table), None  # no other table of hookrow's is meant
     near = elsewhere[0] if elsewhere else nearest_name(table, others)
