@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
     from hookrow._core.schema import Fold, Role, Schema
     from hookrow._fault import Fault
-    from hookrow._observability.observer import Gauges, GroupEnd, Observer
+    from hookrow._observability.observer import Gauges, GroupEnd, Observer, Observers
     from hookrow._receiver.entries import Tenant
     from hookrow._receiver.receiver import Receiver
     from hookrow.errors import (
@@ -72,6 +72,7 @@ __all__ = [
     "MissingExtra",
     "Notification",
     "Observer",
+    "Observers",
     "Opened",
     "Outcome",
     "Postmark",
@@ -131,7 +132,7 @@ _MODULES = {
             "SchemaMismatch",
         ),
         "http": ("Handler", "Request", "RequestHead", "Response"),
-        "_observability.observer": ("Gauges", "GroupEnd", "Observer"),
+        "_observability.observer": ("Gauges", "GroupEnd", "Observer", "Observers"),
         "providers": ("Event",),
         "providers.postmark": ("Postmark",),
         "_receiver.entries": ("Tenant",),

@@ -12,10 +12,9 @@ from receiving import delivery, fill_transaction, head, people, post, receive
 from werkzeug.test import Client
 
 import asgi_client
-from hookrow import ConfigurationError, Refusal, testing
+from hookrow import ConfigurationError, Observer, Observers, Refusal, testing
 from hookrow._core.notification import Recorded
 from hookrow._http import ENDPOINT, MAX_BODY
-from hookrow._observability.observer import Observer, Observers
 from hookrow.asgi import ASGI
 from hookrow.wsgi import WSGI
 from wire import SECRET, eventually
@@ -130,6 +129,20 @@ def test_the_failures_of_several_observers_are_logged(caplog: pytest.LogCaptureF
 def test_an_object_that_is_no_observer(given: Any) -> None:  # noqa: ANN401 - of any type
     with pytest.raises(ConfigurationError, match=r"^observer must be .*: write observer=Metrics\("):
         receive(people(), observer=given)
+
+
+@pytest.mark.parametrize("given", [Observer, None, [Observer()]])
+def test_an_object_that_cannot_be_combined(given: Any) -> None:  # noqa: ANN401 - of any type
+    expected = r"^Each argument of Observers must be an observer, not .*: write Observers\(Metrics"
+    with pytest.raises(ConfigurationError, match=expected):
+        Observers(Observer(), given)
+
+
+def test_a_start_that_fails_propagates(observer: Mock) -> None:
+    """The receiver is not constructed, because its configuration is wrong."""
+    observer.start.side_effect = ConfigurationError("This registry is in use.")
+    with pytest.raises(ConfigurationError, match="in use"):
+        receive(people("ada"), observer=Observers(Observer(), observer))
 
 
 def test_a_late_response_precedes_the_outcome_of_its_group(observer: Mock) -> None:

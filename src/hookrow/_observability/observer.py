@@ -98,9 +98,13 @@ def check_observers(name: str, value: object, line: str) -> Sequence[Observer]:
     """
     observers: Sequence[Observer] = several(value)
     for each in observers:
-        if not has_members(each, _METHODS):
-            reject(name, "an observer, or a list of observers", each, line)
+        _check_observer(name, "an observer, or a list of observers", each, line)
     return observers
+
+
+def _check_observer(name: str, expected: str, value: object, line: str) -> None:
+    if not has_members(value, _METHODS):
+        reject(name, expected, value, line)
 
 
 _METHODS = ("start", "collect", "refused", "admitted", "begin_group", "attempted", "late")
@@ -109,10 +113,18 @@ _METHODS = ("start", "collect", "refused", "admitted", "begin_group", "attempted
 class Observers(Observer):
     """Combines observers, and logs the exceptions that they raise.
 
-    An exception changes neither a response nor the events that other observers receive.
+    A receiver combines a list of observers by itself: `observer=[Metrics(registry), Tracing()]`.
+    This class is for code that returns several observers as one, or that adds something to an
+    event for all of them, as a subclass. An exception changes neither a response nor the events
+    that other observers receive, except that one raised by `start` propagates.
+
+    Raises `ConfigurationError` for an argument that is not an observer.
     """
 
     def __init__(self, *observers: Observer) -> None:
+        line = "Observers(Metrics(registry), Tracing())"
+        for each in observers:
+            _check_observer("Each argument of Observers", "an observer", each, line)
         self._observers = observers
         self._have_contexts = any(
             getattr(type(each), "admitted", None) is not Observer.admitted for each in observers
