@@ -86,7 +86,7 @@ def test_mistakes(tables: Tables) -> None:
     """A column or a row that does not exist is named; the constraints of the tables apply."""
     ada = tables.add_subscriber(ADA)
     with pytest.raises(ConfigurationError, match=r"'suppresed_at'\. Did you mean 'suppressed_at'"):
-        tables.add_subscriber("bea@example.com", suppresed_at=NOON)
+        tables.add_subscriber("bea@example.com", suppresed_at=NOON)  # type: ignore[call-arg]
     with pytest.raises(Rejected):
         tables.add_subscriber(ADA.upper())
     with pytest.raises(Rejected):

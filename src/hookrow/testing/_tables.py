@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -58,6 +58,26 @@ class DispatchRow(msgspec.Struct, frozen=True, kw_only=True):
 R = TypeVar("R", SubscriberRow, SubscriptionRow, DispatchRow)
 
 
+class _SuppressionColumns(TypedDict, total=False):
+    """The columns of a suppression, in each table of rows except that of lists."""
+
+    suppressed_at: datetime | None
+    suppression_reason: str | None
+    suppression_changed_at: datetime | None
+
+
+class _DispatchColumns(_SuppressionColumns, total=False):
+    """The columns of a dispatch, except its keys."""
+
+    delivered_at: datetime | None
+    opened_at: datetime | None
+    first_opened_at: datetime | None
+    clicked_at: datetime | None
+    bounced_at: datetime | None
+    bounce_type: str | None
+    complained_at: datetime | None
+
+
 class Tables:
     """hookrow's own tables in the database of a store: in memory, in a file or on a server.
 
@@ -77,7 +97,7 @@ class Tables:
             )
         self._store = store
 
-    def add_subscriber(self, email: str, **columns: datetime | str | None) -> int:
+    def add_subscriber(self, email: str, **columns: Unpack[_SuppressionColumns]) -> int:
         """Add a subscriber, by default one that is not suppressed; return the id."""
         return self._add(SubscriberRow, {"email": email, **columns})
 
@@ -86,7 +106,7 @@ class Tables:
         return self._insert("hookrow_lists", {"name": name})
 
     def add_subscription(
-        self, list_: int, subscriber: int, **columns: datetime | str | None
+        self, list_: int, subscriber: int, **columns: Unpack[_SuppressionColumns]
     ) -> int:
         """Add the subscriber's subscription to a list; return its id."""
         keys = {"list_id": list_, "subscriber_id": subscriber}
@@ -97,7 +117,7 @@ class Tables:
         message_id: str | None,
         subscriber: int,
         list_: int | None = None,
-        **columns: datetime | str | None,
+        **columns: Unpack[_DispatchColumns],
     ) -> int:
         """Add a dispatch to the subscriber, on the list if there is one; return its id.
 
