@@ -122,8 +122,8 @@ check: $(READY) ## Check format, style and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pyright
-	@# From src, so that the package is found there, however it is installed; --pythonpath is ignored.
-	cd src && PATH="$(CURDIR)/$(BIN):$$PATH" "$(CURDIR)/$(BIN)/pyright" --verifytypes hookrow --ignoreexternal
+	@# It takes the environment of the first python in PATH, and ignores --pythonpath here.
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pyright --verifytypes hookrow --ignoreexternal
 
 format: $(READY) ## Format the code, and fix style errors automatically where possible
 	$(BIN)/ruff format .

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
-from django.urls import path
+from django.urls import URLPattern, path
 from django.views.decorators.csrf import csrf_exempt
 
 from hookrow._diagnostics import CheckResult
@@ -24,7 +24,7 @@ from hookrow.django._receiver import own_connections, receiver
 from hookrow.django._views import NOT_CONFIGURED, django_response, head_of, outside_transactions
 from hookrow.errors import ConfigurationError
 
-logger = logging.getLogger("hookrow")
+logger: logging.Logger = logging.getLogger("hookrow")
 
 app_name = "hookrow-readiness"
 
@@ -43,7 +43,7 @@ def _respond(request: HttpRequest) -> HttpResponse:
     return django_response(handler(Request(head, b"")), head)
 
 
-urlpatterns = [path("", _respond, name="readiness")]
+urlpatterns: list[URLPattern] = [path("", _respond, name="readiness")]
 
 
 @lru_cache(maxsize=1)
