@@ -21,6 +21,9 @@ _ARGUMENT = "The argument of Role.of()"
 _A_MODEL = "the class of a model"
 _OF_PERSON = "Role.of(Person, email=Person.address)"
 
+UNKNOWN_ATTRIBUTE = "<attribute>"
+"""What a user has to replace in the lines to write: no attribute is known to be meant."""
+
 
 @dataclass(frozen=True, slots=True)
 class Model(ABC):
@@ -55,7 +58,7 @@ class Model(ABC):
 
     def refuse(self, argument: str, mistake: str, attribute: str | None = None) -> NoReturn:
         """Raise `ConfigurationError` for an argument, with the line to write."""
-        known = attribute if attribute in self.columns else "<attribute>"
+        known = attribute if attribute in self.columns else UNKNOWN_ATTRIBUTE
         line = f"{argument}={self.name}.{known}"
         if argument == "where":
             line = f"where={{{self.name}.{known}: ...}}"

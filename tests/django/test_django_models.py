@@ -19,7 +19,7 @@ from crm.mapping import SCHEMA
 from crm.models import Guest, Mail, Membership, Parcel, Patron, Person, Send
 from crm.schema import CRM
 from hookrow import ConfigurationError, Role, Schema
-from hookrow.django import store
+from hookrow.django import receiver, store
 from hookrow.django._conf import conf
 from hookrow.django._mapping import map_models
 from hookrow.errors import SchemaMismatch
@@ -128,6 +128,15 @@ def test_a_model_of_another_library_is_not_a_model_of_the_project() -> None:
     schema = Schema(subscribers=Role.of(Reader), dispatches=PARCELS, subscriptions=None)
     with pytest.raises(SchemaMismatch, match="'subscribers' has Reader, which is not a model of"):
         map_models(schema, "default")
+
+
+def test_tenants_without_a_column() -> None:
+    """The message has the model, as the module with the schema does."""
+    acme = {"PROVIDER": "postmark", "SECRET": SECRET, "TENANT": "1"}
+    hookrow = {"TABLES": "crm.mapping.SCHEMA", "PROVIDERS": {"acme": acme}}
+    expected = r"write Schema\(subscribers=Role\.of\(Person, tenant=Person\.<attribute>\)\)\.$"
+    with override_settings(HOOKROW=hookrow), pytest.raises(ConfigurationError, match=expected):
+        receiver()
 
 
 def of(model: Any, **arguments: Any) -> Role:  # noqa: ANN401 - of any type

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import pytest
 from contract import NOON, arrival, statuses
 from host_tables import HOST, drop_key, make
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from copying import replace
 from databases import kind_of
@@ -103,6 +105,90 @@ def test_ordinary_tables(empty_database_url: str) -> None:
     suppressed = arrival(Suppressed("ada@example.com", "m-1", NOON, "HardBounce"))
     run(url, "INSERT INTO people (id, address) VALUES (1, 'ada@example.com')")
     assert statuses(record(store, [suppressed])) == [200]
+
+
+class Base(DeclarativeBase):
+    """The base of models that are not those of the database."""
+
+
+class Person(Base):
+    """A model with columns that the table lacks, and two attributes for emails."""
+
+    __tablename__ = "people"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    mail: Mapped[str] = mapped_column("email")
+    contact: Mapped[str] = mapped_column("address")
+    suppressed_at: Mapped[datetime | None]
+    why: Mapped[str | None] = mapped_column("reason")
+    team_id: Mapped[int]
+    removed_at: Mapped[datetime | None]
+
+
+class Mailing(Base):
+    """A model without a table."""
+
+    __tablename__ = "mailings"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    message_id: Mapped[str]
+    person_id: Mapped[int]
+    delivered_at: Mapped[datetime | None]
+    opened_at: Mapped[datetime | None]
+
+
+MODELS = Schema(
+    subscribers=Role.of(
+        Person,
+        email=Person.mail,
+        suppression_reason=Person.why,
+        where={Person.removed_at: None},
+        tenant=Person.team_id,
+        fold="lower",
+    ),
+    dispatches=Role.of(
+        Mailing, provider_message_id=Mailing.message_id, subscriber_id=Mailing.person_id
+    ),
+    subscriptions=None,
+    log=None,
+)
+
+
+def test_models_that_differ_from_the_tables(empty_database_url: str) -> None:
+    """The database may be behind the models; what is to be written has their attributes."""
+    create_ordinary(empty_database_url)
+    error = mismatch(empty_database_url, MODELS)
+    declares = "declares it: run your migrations, or correct the model."
+    assert [each.text for each in error.faults] == [
+        (
+            f"The table 'people' has no column 'email'. Person.mail {declares} Did you mean "
+            "'address'? Write email=Person.contact."
+        ),
+        (
+            f"The table 'people' has no column 'reason'. Person.why {declares} It is optional: "
+            "with suppression_reason=None, no reason is stored."
+        ),
+        f"The table 'people' has no column 'removed_at'. Person.removed_at {declares}",
+        f"The table 'people' has no column 'team_id'. Person.team_id {declares}",
+        (
+            "The database has no table 'mailings' for the dispatches. Mailing declares it: run "
+            "your migrations, or correct the model."
+        ),
+    ]
+    assert (
+        error.correction
+        == """\
+To correct the mapping, write in the Schema:
+
+subscribers=Role.of(
+    Person,
+    email=Person.contact,
+    suppression_reason=None,
+    where={Person.removed_at: None},
+    fold="lower",
+    tenant=Person.team_id,
+),"""
+    )
 
 
 def test_first_use(empty_database_url: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -34,12 +34,14 @@ from sqlalchemy.orm import (
 )
 from sqlmodel import Field, Session, SQLModel
 
-from hookrow import ConfigurationError, Role, Schema
+from engines import MEMORY
+from hookrow import ConfigurationError, Postmark, Receiver, Role, Schema, Tenant
 from hookrow._core.notification import Key
 from hookrow._core.schema import OPTIONAL, REQUIRED, _Columns
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import attach
 from hookrow.testing import StoreContract
+from wire import SECRET
 
 
 class Base(DeclarativeBase):
@@ -209,6 +211,14 @@ class Mailing(SQLModel, table=True):
     postmark_id: str | None = None
     delivered_at: datetime | None = None
     opened_at: datetime | None = None
+
+
+class Reader(SQLModel, table=True):
+    """A model of SQLModel without tenants."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    email: str
+    suppressed_at: datetime | None = None
 
 
 class Form(SQLModel):
@@ -411,15 +421,20 @@ MISTAKES = [
         lambda: Schema(dispatches=of(Send)),
         (
             "The role 'dispatches' needs provider_message_id and subscriber_id, and Send has no "
-            "attributes with these names: write Role.of(Send, provider_message_id=Send.<attribute>"
-            ", subscriber_id=Send.<attribute>, ...). Its other attributes are message_id, "
-            "person_id, sent_at and clicked_at."
+            "attributes with these names: write Role.of(Send, provider_message_id=Send.message_id, "
+            "subscriber_id=Send.person_id, ...). Its other attributes are message_id, person_id, "
+            "sent_at and clicked_at."
         ),
     ),
     (
         lambda: Schema(subscribers=of(Membership)),
-        "needs id, email and suppressed_at, and Membership has no attributes with these names",
+        (
+            "needs id, email and suppressed_at, and Membership has no attributes with these names: "
+            "write Role.of(Membership, id=Membership.<attribute>, email=Membership.<attribute>, "
+            "suppressed_at=Membership.<attribute>, ...)."
+        ),
     ),
+    (lambda: Role(Person, tenant=Person.team_id), "write Role.of(Person, tenant=Person.team_id)."),  # type: ignore[arg-type]
     (
         lambda: Schema(subscribers=of(Person, email=None)),
         "The role 'subscribers' needs the column 'email': map it.",
@@ -441,6 +456,22 @@ def test_a_mistake_is_an_error_with_the_line_to_write(
     with pytest.raises(ConfigurationError) as caught:
         call()
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("role", "line"),
+    [
+        (Role("people"), 'Role("people", tenant="team_id")'),
+        (Role.of(Contact, email=Contact.address), "Role.of(Contact, tenant=Contact.team_id)"),
+        (Role.of(Reader), "Role.of(Reader, tenant=Reader.<attribute>)"),
+    ],
+)
+def test_tenants_without_a_column(role: Role, line: str) -> None:
+    """The message names the attribute of the model, if it has an obvious one."""
+    entries = {name: Tenant(Postmark(SECRET + name), name) for name in ("acme", "globex")}
+    with pytest.raises(ConfigurationError) as caught:
+        Receiver(entries, SQLStore(MEMORY, Schema(subscribers=role)))
+    assert str(caught.value).endswith(f"write Schema(subscribers={line}).")
 
 
 SCHEMA = Schema(

@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from hookrow._core.notation import Notation
+from hookrow._core.notation import ModelNotation, Notation
 from hookrow._core.optional import RECORDS
-from hookrow._core.schema import OPTIONAL, REQUIRED, WRITTEN, Role, Schema, nearest
+from hookrow._core.schema import OPTIONAL, REQUIRED, WRITTEN, ModelRole, Role, Schema, nearest
 from hookrow._fault import Fault
+from hookrow._models import UNKNOWN_ATTRIBUTE
 
 YOUR_NAME = "..."
 """What a user has to replace in the lines to write: no column is known to be meant."""
@@ -106,21 +107,23 @@ def correct(
     if notation is None:
         missing = [*absent.values(), *wrong]
         return role, [_fault(table, each, nearest(each, table.columns)) for each in missing]
-    unused = [each for each in table.candidates if each not in {*mapped.values(), *others}]
+    writing = notation_of(role, notation)
+    used = {*mapped.values(), *others}
+    unused = [each for each in table.candidates if each not in used and _can_name(writing, each)]
     suggested = _suggest(schema, name, table, absent, unused)
     unused = [each for each in unused if each not in suggested.values()]
     faults = [
-        _fault(table, column, _hint(schema, name, field, suggested, unused, table, notation))
+        _fault(table, column, _hint(schema, name, field, suggested, unused, table, writing))
         for field, column in absent.items()
     ]
     corrected = _with_columns(schema, name, absent, suggested)
     for column in wrong:
         option = "tenant" if column == role.tenant else "where"
-        hint = f" Correct `{option}`."
+        hint = _origin(writing, column) or f" Correct `{option}`."
         if near := _nearest(column, unused):
             unused.remove(near)
             corrected = _renamed(corrected, column, near)
-            line = notation.option(option, getattr(corrected, option))
+            line = writing.option(option, getattr(corrected, option))
             hint = f" Did you mean {near!r}? Write {line}."
         faults.append(_fault(table, column, hint))
     return corrected, faults
@@ -162,25 +165,51 @@ def correction_of(notation: Notation, schema: Schema, tables: Mapping[str, Colle
     """Return the lines that define roles in a notation, given the columns of their tables."""
     roles = [_written(notation, schema, name, columns) for name, columns in tables.items()]
     lines = notation.separator.join(roles)
-    unknown = f", with your names in place of {YOUR_NAME!r}" if YOUR_NAME in lines else ""
-    return f"To correct the mapping, write {notation.place}{unknown}:\n\n{lines}"
+    unknown = [repr(each) for each in (YOUR_NAME, UNKNOWN_ATTRIBUTE) if each in lines]
+    yours = f", with your names in place of {' and '.join(unknown)}" if unknown else ""
+    return f"To correct the mapping, write {notation.place}{yours}:\n\n{lines}"
+
+
+def notation_of(role: Role, notation: Notation) -> Notation | ModelNotation:
+    """Return the form in which a role is written: that of a model if it is still the model's."""
+    if isinstance(role, ModelRole) and role.table == role.model.table:
+        attributes = {column: name for name, column in reversed([*role.model.columns.items()])}
+        return ModelNotation(role.model.name, attributes)
+    return notation
+
+
+def _can_name(notation: Notation | ModelNotation, column: str) -> bool:
+    return isinstance(notation, Notation) or column in notation.attributes
+
+
+def _origin(notation: Notation | ModelNotation, column: str) -> str:
+    """Return a sentence if a model declares the column, so that the database may be out of date."""
+    if isinstance(notation, Notation) or column not in notation.attributes:
+        return ""
+    declared = f"{notation.model}.{notation.attributes[column]}"
+    return f" {declared} declares it: run your migrations, or correct the model."
 
 
 def _written(notation: Notation, schema: Schema, name: str, existing: Collection[str]) -> str:
     role = schema.roles[name]
     usual, mapped = Role(role.table), schema.columns(name)
+    writing = notation_of(role, notation)
     columns = {
         field: role.column(field)
         for field in (*REQUIRED[name], *OPTIONAL[name])
-        if field in role.columns or role.column(field) != usual.column(field)
+        if field in role.columns
+        or (writing is notation and role.column(field) != usual.column(field))
     }
-    unknown = {field: YOUR_NAME for field, column in mapped.items() if column not in existing}
+    declared = {*existing}
+    if isinstance(writing, ModelNotation):
+        declared |= writing.attributes.keys()
+    unknown = {field: YOUR_NAME for field, column in mapped.items() if column not in declared}
     options = {
         option: value
         for option in ("where", "fold", "empty", "tenant")
         if (value := getattr(role, option)) != getattr(usual, option)
     }
-    return notation.role(name, role.table, {**columns, **unknown}, options)
+    return writing.role(name, role.table, {**columns, **unknown}, options)
 
 
 def _fault(table: Table, column: str, hint: str) -> Fault:
@@ -195,13 +224,13 @@ def _hint(
     suggested: Mapping[str, str],
     unused: Sequence[str],
     table: Table,
-    notation: Notation,
+    notation: Notation | ModelNotation,
 ) -> str:
     """Return the sentences about a column that follow the one that names it."""
-    hint = ""
+    hint = _origin(notation, schema.columns(name)[field])
     if field in suggested:
         near = suggested[field]
-        hint = f" Did you mean {near!r}? Write {notation.entry(field, near)}."
+        hint += f" Did you mean {near!r}? Write {notation.entry(field, near)}."
     if field not in required(schema, name):
         without = notation.entry(field, None)
         return f"{hint} It is optional: with {without}, {_effect(schema, name, field)}."
@@ -260,10 +289,9 @@ def _suggest(
     return suggested
 
 
-def find(schema: Schema, name: str, field: str, table: Table) -> str | None:
-    """Return the column of a table that probably stands for one of hookrow's names of a role."""
-    found = _suggest(schema, name, table, {field: field}, [*table.candidates])
-    return found.get(field)
+def find(schema: Schema, name: str, fields: Collection[str], table: Table) -> Mapping[str, str]:
+    """Return the columns of a table that probably stand for some of hookrow's names of a role."""
+    return _suggest(schema, name, table, {each: each for each in fields}, [*table.candidates])
 
 
 def _scores(

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
+from typing import Any
+
+from hookrow._models import UNKNOWN_ATTRIBUTE
 
 _INDENT = "    "
 _BARE_KEY = re.compile(r"[\w-]+", re.ASCII)
@@ -101,6 +105,53 @@ class Notation(Enum):
             Notation.TOML: "in hookrow.toml",
             Notation.DJANGO: "in HOOKROW['TABLES']",
         }[self]
+
+
+@dataclass(frozen=True)
+class ModelNotation:
+    """The form of the role of a model: `Role.of(Person, email=Person.address)`.
+
+    `attributes` are those of the model, by column. Any other column is one that the user has to
+    choose.
+    """
+
+    model: str
+    attributes: Mapping[str, str]
+
+    def entry(self, key: str, column: str | None) -> str:
+        """Return an argument with the attribute of a column, or None for no column."""
+        return f"{key}={None if column is None else self._attribute(column)}"
+
+    def option(self, key: str, value: Any) -> str:  # noqa: ANN401 - of a role
+        """Return an option of a role, in which attributes stand for columns, too."""
+        if key == "tenant":
+            return self.entry(key, value)
+        if key == "where":
+            conditions = (
+                f"{self._attribute(column)}: {Notation.PYTHON.value_of(each)}"
+                for column, each in value.items()
+            )
+            return f"where={{{', '.join(conditions)}}}"
+        return Notation.PYTHON.option(key, value)
+
+    def role(
+        self,
+        name: str,
+        table: str,
+        columns: Mapping[str, str | None],
+        options: Mapping[str, object],
+    ) -> str:
+        """Return the lines that define the role; the model determines its table."""
+        del table
+        arguments = [
+            self.model,
+            *(self.entry(key, column) for key, column in columns.items()),
+            *(self.option(key, value) for key, value in options.items()),
+        ]
+        return "\n".join([f"{name}=Role.of(", *(f"{_INDENT}{each}," for each in arguments), "),"])
+
+    def _attribute(self, column: str) -> str:
+        return f"{self.model}.{self.attributes.get(column, UNKNOWN_ATTRIBUTE)}"
 
 
 def _quoted(text: str) -> str:

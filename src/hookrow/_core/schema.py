@@ -18,7 +18,7 @@ from hookrow._core.notation import Notation
 from hookrow._core.notification import KNOWN_REASONS, Suppressible
 from hookrow._core.optional import OPTIONAL_COLUMNS, OWN_DISPATCHES, faults_of_records, requested
 from hookrow._fault import Fault
-from hookrow._models import Model, read_model
+from hookrow._models import UNKNOWN_ATTRIBUTE, Model, read_model
 from hookrow.errors import ConfigurationError
 
 SUPPRESSION = WRITES[Suppressible.SUBSCRIBER].columns
@@ -192,6 +192,10 @@ class Role:
         if not isinstance(self.tenant, str | None):
             tenant = getattr(self.tenant, "name", None) or "team_id"
             line = f'{_role_for(self.table)[:-1]}, tenant="{tenant}")'
+            if isclass(self.table):
+                model = self.table.__name__
+                attribute = getattr(self.tenant, "key", None) or tenant
+                line = f"Role.of({model}, tenant={model}.{attribute})"
             yield rejection(
                 "The tenant of a role", "the name of a column, or None", self.tenant, line
             )
@@ -265,12 +269,24 @@ class Role:
             usual = _SENT_AT_BY_TABLE.get(self.table)
         return self.columns.get(name, usual)
 
+    @property
+    def line_with_tenant(self) -> str:
+        """The expression for the table's role with a column of tenants, for messages."""
+        return f'Role("{self.table}", tenant="team_id")'
+
 
 @dataclass(frozen=True, slots=True)
 class ModelRole(Role):
     """The role of a model: a column that is not mapped is that of the attribute with its name."""
 
     model: Model = field(kw_only=True, repr=False)
+
+    @property
+    def line_with_tenant(self) -> str:
+        """The expression for the model's role with an attribute for tenants, for messages."""
+        name = self.model.name
+        attribute = "team_id" if "team_id" in self.model.columns else UNKNOWN_ATTRIBUTE
+        return f"Role.of({name}, tenant={name}.{attribute})"
 
     def column(self, name: str) -> str | None:
         """Return a column's name in the table, or None if the model lacks it.
@@ -323,7 +339,7 @@ class Schema:
         if self.log == "":
             yield "The log needs a table: set its name, or disable the log."
         for name, role in self.roles.items():
-            yield from _faults_of_role(name, role)
+            yield from _faults_of_role(self, name, role)
             yield from _faults_of_shared_columns(name, self.columns(name))
             yield from _faults_of_where(name, role)
             yield from _faults_of_tenant(name, role, self.subscribers)
@@ -501,7 +517,7 @@ def _faults_of_types(schema: Schema) -> Iterator[str]:
         yield rejection("reasons", "a dict", schema.reasons, 'reasons={"HardBounce": "bounced"}')
 
 
-def _faults_of_role(name: str, role: Role) -> Iterator[str]:
+def _faults_of_role(schema: Schema, name: str, role: Role) -> Iterator[str]:
     known = (*REQUIRED[name], *OPTIONAL[name])
     if not role.table:
         yield f"The role {name!r} needs a table: set its name."
@@ -514,7 +530,7 @@ def _faults_of_role(name: str, role: Role) -> Iterator[str]:
             yield f"The role {name!r} has no column {column!r}.{hint}"
     missing: Collection[str] = ()
     if isinstance(role, ModelRole) and (missing := _missing(name, role)):
-        yield _fault_of_model(name, role, missing)
+        yield _fault_of_model(schema, name, role, missing)
     for column in known:
         if column in missing:
             continue
@@ -537,12 +553,17 @@ def _missing(name: str, role: ModelRole) -> Sequence[str]:
     ]
 
 
-def _fault_of_model(name: str, role: ModelRole, missing: Sequence[str]) -> str:
-    """Return one sentence for all required columns that a model lacks."""
+def _fault_of_model(schema: Schema, name: str, role: ModelRole, missing: Sequence[str]) -> str:
+    """Return the sentences for all required columns that a model lacks."""
+    # The module imports this one.
+    from hookrow._core.corrections import Table, find  # noqa: PLC0415
+
     model = role.model.name
-    line = ", ".join(f"{each}={model}.<attribute>" for each in missing)
     used = {role.column(each) for each in REQUIRED[name]}
     others = [each for each, column in role.model.columns.items() if column not in used]
+    # The types of attributes are not known.
+    found = find(schema, name, missing, Table(model, others, others, lambda *_: True))
+    line = ", ".join(f"{each}={model}.{found.get(each, UNKNOWN_ATTRIBUTE)}" for each in missing)
     return (
         f"The role {name!r} needs {_listed(missing)}, and {model} has no attributes with these "
         f"names: write Role.of({model}, {line}, ...). Its other attributes are {_listed(others)}."

@@ -299,7 +299,7 @@ def match_tenants(entries: Parsers, schema: Schema) -> None:
         "column": repr(role.tenant),
         "table": repr(role.table),
         "tenant": _TENANT_LINE,
-        "tenant_column": f'Schema(subscribers=Role("{role.table}", tenant="team_id"))',
+        "tenant_column": f"Schema(subscribers={role.line_with_tenant})",
     }
     if schema.has_tenants and not entries.have_tenants:
         raise OptionsError(

@@ -17,7 +17,7 @@ from django.utils.module_loading import import_string
 
 from hookrow._arguments import check_seconds, kind_of
 from hookrow._core.notation import Notation
-from hookrow._core.schema import Schema, nearest
+from hookrow._core.schema import ModelRole, Schema, nearest
 from hookrow._core.schema_values import schema_of
 from hookrow._observability.observer import Observer, check_observers
 from hookrow._receiver.entries import POSTMARK, Parsers, Providers
@@ -203,6 +203,15 @@ OPTION_NAMES = {
     "tenant_column": "'tenant': 'team_id' in HOOKROW['TABLES']['subscribers']",
 }
 """The settings for options of a receiver and of a mapping, in the form of errors (`spelled`)."""
+
+
+def option_names() -> Mapping[str, str]:
+    """Return `OPTION_NAMES`, with the class of the subscribers if the mapping has models."""
+    role = conf.tables.subscribers
+    if not isinstance(role, ModelRole):
+        return OPTION_NAMES
+    return {**OPTION_NAMES, "tenant_column": f"Schema(subscribers={role.line_with_tenant})"}
+
 
 SETTING_NAMES = tuple(
     name.upper() for name, each in vars(ProjectSettings).items() if isinstance(each, property)

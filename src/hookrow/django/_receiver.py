@@ -18,7 +18,7 @@ from hookrow._core.notification import Arrival, Outcome, Recorded
 from hookrow._observability.observer import Observer, Observers
 from hookrow._receiver.entries import Parsers, Providers, check_tenants
 from hookrow._receiver.receiver import Receiver
-from hookrow.django._conf import OPTION_NAMES, conf
+from hookrow.django._conf import conf, option_names
 from hookrow.django._store import DjangoStore
 from hookrow.django.signals import NotificationSignal, notification_recorded, notification_refused
 
@@ -116,7 +116,7 @@ def build_receiver(
     if conf.group_commit:
         kind = BatchReceiver
         options |= {"on_recorded": _notify_in_thread, "on_refused": _notify_in_thread}
-    with spelled(OPTION_NAMES):
+    with spelled(option_names()):
         return kind(providers, store, **options)
 
 
@@ -128,7 +128,7 @@ def _store() -> DjangoStore:
 @cache
 def _parsers() -> Parsers:
     found = conf.parsers()
-    with spelled(OPTION_NAMES):
+    with spelled(option_names()):
         check_tenants(found, _store())
     return found
 

@@ -32,8 +32,8 @@ def propose_view(catalogue: Catalogue, schema: Schema, columns: Columns) -> Join
         if other in used or other.rpartition(".")[0] != namespace:
             continue
         table = _described(other, catalogue.columns(other))
-        email = find(schema, "subscribers", "email", table)
-        reference = find(schema, "dispatches", "subscriber_id", table)
+        email = find(schema, "subscribers", ["email"], table).get("email")
+        reference = find(schema, "dispatches", ["subscriber_id"], table).get("subscriber_id")
         if email is None or reference is None:
             continue
         view = f"{namespace}{dot}{bare}_with_email"

@@ -16,7 +16,7 @@ from hookrow._arguments import collected
 from hookrow._core.corrections import Table, correct, correction_of
 from hookrow._core.notation import Notation
 from hookrow._core.notification import EventTime, Key, Suppressible
-from hookrow._core.schema import OWN_ROLES, WRITTEN, Role, Schema, nearest_name
+from hookrow._core.schema import OWN_ROLES, WRITTEN, ModelRole, Role, Schema, nearest_name
 from hookrow._fault import Fault
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores import _change_dates
@@ -398,6 +398,9 @@ def _examine_role(catalogue: Catalogue, schema: Schema, name: str) -> _FoundRole
     columns = catalogue.columns(role.table)
     if not columns:
         fault, near = _missing_table(catalogue, schema, name, role.table)
+        if isinstance(role, ModelRole):
+            remedy = f"{role.model.name} declares it: run your migrations, or correct the model."
+            fault, near = replace(fault, text=f"{fault.text} {remedy}"), None
         faults.append(fault)
         if near is None or schema.notation is None:
             return _FoundRole(role=role, faults=faults)
@@ -476,7 +479,8 @@ def _missing_table(
     if near is None:
         return Fault(text, table), None
     text += f" Did you mean {near!r}?"
-    if name in schema.roles and schema.notation is not None:
+    role = schema.roles.get(name)
+    if role is not None and not isinstance(role, ModelRole) and schema.notation is not None:
         text += f" Write {schema.notation.option('table', near)}."
     return Fault(text, table), near
 
