@@ -290,6 +290,74 @@ def test_check(shop: Command) -> None:
     assert "in memory exists only in the process that opens it, for tests" in last["text"]
 
 
+MODELS = f"""
+    from datetime import datetime
+
+    from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+    from hookrow import Postmark, Receiver, Role, Schema
+    from hookrow.stores.sql import SQLStore
+
+
+    class Base(DeclarativeBase):
+        pass
+
+
+    class Person(Base):
+        __tablename__ = "people"
+
+        id: Mapped[int] = mapped_column(primary_key=True)
+        address: Mapped[str] = mapped_column("adr")
+        suppressed_at: Mapped[datetime | None]
+
+
+    class Mailing(Base):
+        __tablename__ = "mailings"
+
+        id: Mapped[int] = mapped_column(primary_key=True)
+        postmark_id: Mapped[str | None]
+        person_id: Mapped[int]
+        delivered_at: Mapped[datetime | None]
+        opened_at: Mapped[datetime | None]
+
+
+    schema = Schema(
+        subscribers=Role.of(Person, email=Person.address),
+        dispatches=Role.of(
+            Mailing, provider_message_id=Mailing.postmark_id, subscriber_id=Mailing.person_id
+        ),
+        subscriptions=None,
+    )
+    receiver = Receiver(Postmark("{SECRET}"), SQLStore("sqlite:///models.db", schema))
+"""
+
+
+def test_models(command: Command, write: Write) -> None:
+    """The upgrade creates only the log, and the check compares the models with the tables."""
+    write("models", MODELS)
+    url, app = f"sqlite:///{command.folder}/models.db", ("--app", "shop.models:receiver")
+    people = "CREATE TABLE people (id INTEGER PRIMARY KEY, {} TEXT, suppressed_at TEXT)"
+    mailings = (
+        "CREATE TABLE mailings (id INTEGER PRIMARY KEY, postmark_id TEXT, person_id INTEGER, "
+        "delivered_at TEXT, opened_at TEXT)"
+    )
+    run(url, people.format("email"), mailings)
+    assert command.call(*app, "db", "upgrade").stdout.endswith("added revision 0002.\n")
+    done = command.call(*app, "check")
+    assert done.returncode == 1
+    assert (
+        "The table 'people' has no column 'adr'. Person.address declares it: run your migrations, "
+        "or correct the model."
+    ) in done.stdout
+    run(url, "ALTER TABLE people RENAME COLUMN email TO adr")
+    done = command.call(*app, "check")
+    assert "ok       tables      All tables and columns exist.\n" in done.stdout
+    assert done.returncode == 0
+    run(url, f"INSERT INTO people (adr) VALUES ('{ADA}')")
+    stats = command.call(*app, "stats", "--json")
+    assert json.loads(stats.stdout.splitlines()[0]), stats.stderr
+
+
 def test_over_http(shop: Command) -> None:
     """`simulate` and `check URL` use the receiver's newest secret and its mount path."""
     assert shop.call("--app", "shop.mail:receiver", "log").returncode == 0

@@ -20,6 +20,7 @@ from crm.models import Guest, Mail, Membership, Parcel, Patron, Person, Send
 from crm.schema import CRM
 from hookrow import ConfigurationError, Role, Schema
 from hookrow.django import receiver, store
+from hookrow.django._checks import check
 from hookrow.django._conf import conf
 from hookrow.django._mapping import map_models
 from hookrow.errors import SchemaMismatch
@@ -130,11 +131,24 @@ def test_a_model_of_another_library_is_not_a_model_of_the_project() -> None:
         map_models(schema, "default")
 
 
+class _PeopleElsewhere:
+    def db_for_write(self, model: type[models.Model], **_: object) -> str | None:
+        return "elsewhere" if model is Person else None
+
+
+@override_settings(DATABASE_ROUTERS=[_PeopleElsewhere()])
+def test_a_model_of_another_database() -> None:
+    """Hookrow uses one database for all models, and warns about those that a router moves."""
+    with override_settings(HOOKROW={"SECRET": SECRET, "TABLES": "crm.mapping.SCHEMA"}):
+        [warning] = [each for each in check(None) if each.id == "hookrow.W003"]
+    assert "'default', but DATABASE_ROUTERS uses another database for crm.Person" in warning.msg
+
+
 def test_tenants_without_a_column() -> None:
     """The message has the model, as the module with the schema does."""
     acme = {"PROVIDER": "postmark", "SECRET": SECRET, "TENANT": "1"}
     hookrow = {"TABLES": "crm.mapping.SCHEMA", "PROVIDERS": {"acme": acme}}
-    expected = r"write Schema\(subscribers=Role\.of\(Person, tenant=Person\.<attribute>\)\)\.$"
+    expected = r"write Schema\(subscribers=Role\.of\(Person, tenant=Person\.team_id\)\)\.$"
     with override_settings(HOOKROW=hookrow), pytest.raises(ConfigurationError, match=expected):
         receiver()
 
