@@ -4,9 +4,10 @@ import gzip
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from importlib import import_module
 from itertools import count
 from typing import Any
 
@@ -478,6 +479,38 @@ def test_progress(command: Command, url: str, typed: str, label: str) -> None:
             check=True,
         )
         eventually(lambda: re.search(rf"{label}  \[#+\]  100%", terminal.printed))
+
+
+@pytest.mark.parametrize(
+    ("typed", "module", "steps"),
+    [
+        ("db upgrade --database-url sqlite:///new.db", "db", [1, 1]),
+        ("prune --yes", "replay", [1]),
+        ("replay --since 200d", "replay", [2]),
+    ],
+)
+def test_steps_of_the_progress(
+    command: Command,
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    typed: str,
+    module: str,
+    steps: list[int],
+) -> None:
+    """The bar is at 100 % at the end even if no step is reported, so the steps are counted here."""
+    for payload in (UNKNOWN, STRANGER):
+        keep(url, payload, NO_DISPATCH, datetime.now(UTC) - 100 * DAY)
+    reported: list[int] = []
+    lengths: list[int] = []
+
+    @contextmanager
+    def progress(_: str, length: int, **__: object) -> Iterator[Callable[[int], None]]:
+        lengths.append(length)
+        yield reported.append
+
+    monkeypatch.setattr(import_module(f"hookrow._cli.{module}"), "progress", progress)
+    done = command.call(*typed.split())
+    assert (done.returncode, reported, lengths) == (0, steps, [sum(steps)])
 
 
 def test_prune_keeps_the_bodies_of_what_was_not_recorded(command: Command, url: str) -> None:

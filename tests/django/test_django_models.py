@@ -210,7 +210,7 @@ MISTAKES = [
     ),
     (
         lambda: of(Send, list_id="mail__group"),
-        "'mail__group', which Send does not have. A role has only fields of its own model: to find",
+        "'mail__group', which Send does not have. All fields of a role belong to one model: to f",
     ),
     (
         lambda: Schema(subscriptions=of(Membership)),

@@ -285,7 +285,7 @@ def _post(url: str, provider: BuiltIn | None, until: float, body: bytes) -> str:
 def _refuse_to_sign(provider: BuiltIn) -> NoReturn:
     raise ConfigurationError(
         f"Only {provider.name} can sign its requests: {provider.own_test}. The tests of an "
-        "application can use hookrow.testing.WebhookSender, which has a key of its own."
+        "application can use hookrow.testing.WebhookSender, which generates a key."
     )
 
 

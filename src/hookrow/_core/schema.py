@@ -490,7 +490,7 @@ def _column_of(model: Model, argument: str, given: object) -> str:
     hint = nearest(given, model.strings)
     if model.label and "__" in given:
         hint = (
-            " A role has only fields of its own model: to find the list of a dispatch by its "
+            " All fields of a role belong to one model: to find the list of a dispatch by its "
             "message, map `messages`, and the foreign key as `message_id`."
         )
     raise ConfigurationError(

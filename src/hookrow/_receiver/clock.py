@@ -2,7 +2,7 @@
 
 A wrong clock loses changes: a suppression that seems to come from the future would block every
 later change of its row. The process's clock is therefore compared with the database's or, if the
-database has no clock of its own, with the times of the events that arrive.
+database has no clock, with the times of the events that arrive.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Clock:
     """Returns the time: the process's, corrected if it differs by more than an hour.
 
     The correction is the difference to the database's clock, measured before the first group and
-    then once a minute. A store without a clock of its own, such as SQLite, leaves only the times of
+    then once a minute. A database without a clock, such as SQLite, leaves only the times of
     live events, which can show that the process's clock is slow. A `given` clock is never
     corrected: it is for the tests of hosts, in which time may stand still.
     """
@@ -215,7 +215,7 @@ def clock_difference(
 ) -> timedelta | None:
     """Return by how much the database's clock is ahead of the process's.
 
-    `database` returns its time; None if it has no clock of its own. Raises what `database` raises.
+    `database` returns its time; None if it has no clock. Raises what `database` raises.
     """
     asked = process()
     time = database()

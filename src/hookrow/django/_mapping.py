@@ -570,7 +570,7 @@ def _declared(
 ) -> Iterator[Collection[str]]:
     """Yield sets of fields, by attribute, that are unique together among the visible rows."""
     meta: Any = model._meta
-    meta = meta.concrete_model._meta  # a proxy has no constraints of its own
+    meta = meta.concrete_model._meta  # the constraints of a proxy are those of its concrete model
     fields = _by_name(model)
     yield {field.attname for field in meta.pk_fields}
     for names in meta.unique_together:

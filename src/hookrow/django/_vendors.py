@@ -355,7 +355,7 @@ class SQLiteVendor(Vendor):
         return True
 
     def refuses_bytes(self, field: Any, connection: Any) -> bool:
-        """Return False: each row has parameters of its own."""
+        """Return False: each row has its own parameters."""
         del field, connection
         return False
 

@@ -165,7 +165,7 @@ class SNS(EventProvider):
 
     @classmethod
     def generate(cls, **_: str) -> tuple[str, Self]:
-        """Return a random topic, and a provider with a certificate of its own; see `BuiltIn`."""
+        """Return a random topic, and a provider with a new certificate; see `BuiltIn`."""
         topic = _random_topic()
         key = generate_private_key(65537, 2048)
         provider = cls(topic, fetch=_fetch_nothing)

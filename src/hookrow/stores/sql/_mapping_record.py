@@ -32,8 +32,8 @@ RECORD_NAME = "mapping"
 REMEDY = (
     "Nothing in the log is retried or replayed until you correct the mapping or, if it is right, "
     "stop all receivers with the former one, and run `hookrow replay --accept-mapping`, with "
-    "--config, --app or --database-url if you use them. Receivers with different mappings need a "
-    "log each, in a database schema of its own."
+    "--config, --app or --database-url if you use them. Receivers with different mappings need "
+    "separate logs, each in its own database schema."
 )
 """How to continue under a different mapping."""
 

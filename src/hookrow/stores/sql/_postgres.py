@@ -50,7 +50,7 @@ class Session(Connection):
         self.connection, self.close, self._cursor = connection, connection.close, cursor
         self.socket = duplicate_socket(connection.fileno())
         finalize(connection, self.socket.close)
-        # A pooler reports a process id of its own: behind one, nothing is set, no row returned.
+        # A pooler reports another process id: behind one, nothing is set, no row returned.
         pid = connection.info.backend_pid
         with watchdog.watch_socket(self.socket):
             result = connection.execute(

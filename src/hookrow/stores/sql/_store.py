@@ -57,7 +57,7 @@ class SQLStore:
     host supplies, which is never closed or changed. Tables and columns are verified at the first
     use, so that a store can be constructed before they exist; with `verify`, immediately.
 
-    `SQLStore("sqlite://")` is a database in memory, for tests: each store has one of its own, with
+    `SQLStore("sqlite://")` is a database in memory, for tests: each store has its own, with
     hookrow's tables, until it is closed. Threads share one connection, and take turns.
 
     Raises `ConfigurationError` for an unsupported database. With `verify`, also raises
@@ -211,7 +211,7 @@ class SQLStore:
                 raise WrongMapping(f"{difference} {REMEDY}")
 
     def time(self) -> datetime | None:
-        """Return the time of the database's clock, in UTC, or None if it has none of its own.
+        """Return the time of the database's clock, in UTC, or None if it has no clock.
 
         Raises a `StoreError`.
         """
@@ -228,7 +228,7 @@ class SQLStore:
         change, with a new cursor; only the last one is kept. Two changes that were recorded at
         about the same time may be in either order: read the rows, instead of applying the entries.
 
-        Several consumers may read, each with a cursor of its own. The method writes the cursors to
+        Several consumers may read, each with its own cursor. The method writes the cursors to
         the log, and may wait for the database: in an event loop, call it with `asyncio.to_thread`;
         in Django, outside of `atomic`.
 

@@ -164,7 +164,7 @@ def _libpq(url: str) -> str:
 class _Scheme(NamedTuple):
     """A scheme of URLs: its usual spelling, and the drivers that a URL may name for SQLAlchemy.
 
-    hookrow uses a driver of its own choice instead, except that it uses mysqlclient for `mysqldb`.
+    hookrow chooses the driver itself, except that it uses mysqlclient for `mysqldb`.
     """
 
     name: str
