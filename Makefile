@@ -121,8 +121,8 @@ check: $(READY) ## Check format, style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pyright
-	@# It takes the environment of the first python in PATH, and ignores --pythonpath here.
+	@# pyright takes the environment of the first python in PATH; --verifytypes knows no other way.
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pyright
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pyright --verifytypes hookrow --ignoreexternal
 
 format: $(READY) ## Format the code, and fix style errors automatically where possible
