@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from subprocess import Popen
+from signal import SIGKILL
+from subprocess import STDOUT, Popen, run
 from threading import Event, Thread
 from types import SimpleNamespace
-from unittest.mock import Mock, call
 
 import pytest
+from celery.contrib.testing.worker import start_worker
 
 from command import clean_environment
 from engines import opened
+from engines import run as execute_sql
 from hookrow import EventTime, Outcome, Recorded, Refusal, SetTime, testing
 from hookrow._core.log_entry import log_entries
 from hookrow.stores import StoreError
@@ -23,7 +25,7 @@ from hookrow.stores.sql import SQLStore
 from received import arrival
 from session import execute, read_blocks, read_files
 from times import NOON
-from wire import ADA, eventually
+from wire import ADA, PATIENCE, eventually
 
 PAGE = "docs/how-to/outbox.md"
 FILES = read_files(PAGE)
@@ -32,6 +34,7 @@ OUTCOMES: Sequence[Outcome] = (RECORDED, RECORDED, Refusal.DISPATCH_NOT_FOUND.re
 
 CRM = """
 import os
+import signal
 
 
 def synchronize(cursor, email):
@@ -40,6 +43,13 @@ def synchronize(cursor, email):
     os.close(file)
 """
 """Appends to a file in place of an HTTP request."""
+
+KILLED = f"""{CRM}
+    if email == "last@example.com" and not os.path.exists("killed"):
+        open("killed", "x").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+"""The process is killed once, after the work on the last change, and before the cursor is saved."""
 
 
 def record(store: SQLStore, outcomes: Mapping[str, Outcome], pause: Callable[[], object]) -> None:
@@ -80,42 +90,137 @@ def writers(url: str) -> Iterator[None]:
             thread.join()
 
 
-def test_a_consumer_that_is_killed_misses_nothing(database_url: str, tmp_path: Path) -> None:
+class Consumer:
+    """The page's plain loop, in a folder, on a database."""
+
+    def __init__(self, folder: Path, url: str, crm: str = CRM) -> None:
+        self._folder, self._printed = folder, folder / "printed"
+        self._environment = clean_environment() | {"DATABASE_URL": url, "PYTHONUNBUFFERED": "1"}
+        for name, text in (FILES | {"crm.py": crm}).items():
+            (folder / name).write_text(text)
+
+    def create_cursors(self) -> None:
+        """Create the table of cursors as the page does."""
+        command = read_blocks(PAGE, "sh")[0].replace("python", sys.executable, 1)
+        run(command, shell=True, check=True, cwd=self._folder, env=self._environment)
+
+    @contextmanager
+    def running(self) -> Iterator[Popen[bytes]]:
+        """Run the consumer during the block, and kill it."""
+        with (
+            self._printed.open("ab") as printed,
+            Popen(
+                [sys.executable, "consumer.py"],
+                stdout=printed,
+                stderr=STDOUT,
+                cwd=self._folder,
+                env=self._environment,
+            ) as process,
+        ):
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    @property
+    def received(self) -> list[str]:
+        """The changes that it has passed to the CRM: the cursor and the address of each."""
+        file = self._folder / "received"
+        return file.read_text().splitlines() if file.exists() else []
+
+    @property
+    def printed(self) -> str:
+        return self._printed.read_text()
+
+
+@pytest.fixture
+def consumer(database_url: str, tmp_path: Path) -> Consumer:
+    return Consumer(tmp_path, sqlalchemy_url(database_url))
+
+
+def sqlalchemy_url(url: str) -> str:
+    with opened(url) as engine:
+        return engine.url.render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[SQLStore]:
+    with closing(SQLStore(database_url)) as store:
+        yield store
+
+
+def test_a_consumer_that_is_killed_misses_nothing(
+    database_url: str, consumer: Consumer, store: SQLStore
+) -> None:
     """It receives each change at least once, while others commit in any order.
 
     An entry that is recorded again gets another number, so the number of each entry at the end is
     that of its last change.
     """
-    for name, text in (FILES | {"crm.py": CRM}).items():
-        (tmp_path / name).write_text(text)
-    with opened(database_url) as engine:
-        url = engine.url.render_as_string(hide_password=False)
-    environment = clean_environment() | {"DATABASE_URL": url}
-    file = tmp_path / "received"
-
-    def received() -> list[str]:
-        return file.read_text().splitlines() if file.exists() else []
-
-    @contextmanager
-    def consumer() -> Iterator[None]:
-        with Popen([sys.executable, "consumer.py"], cwd=tmp_path, env=environment) as process:
-            try:
-                yield
-            finally:
-                process.kill()
+    consumer.create_cursors()
 
     def receives_more_than(number: int) -> bool:
-        return len(received()) > number
+        return len(consumer.received) > number
 
     with writers(database_url):
         for _ in range(4):
-            with consumer():
-                eventually(partial(receives_more_than, len(received())))
-    with closing(SQLStore(database_url)) as store, consumer():
-        eventually(lambda: not store.changes(last_cursor(received())))
+            with consumer.running():
+                eventually(partial(receives_more_than, len(consumer.received)))
+    with consumer.running():
+        eventually(lambda: not store.changes(last_cursor(consumer.received)))
         changes = all_changes(store)
-        eventually(lambda: {f"{cursor} {email}" for cursor, email in changes} <= {*received()})
+        expected = {f"{cursor} {email}" for cursor, email in changes}
+        eventually(lambda: expected <= {*consumer.received})
     assert len(changes) > 30
+
+
+def test_a_kill_between_the_work_and_the_cursor(
+    database_url: str, tmp_path: Path, store: SQLStore
+) -> None:
+    """The changes are received again, and the cursor is saved after them."""
+    emails = [f"{name}@example.com" for name in ("first", "second", "last")]
+    for email in emails:
+        record(store, {email: RECORDED}, lambda: None)
+    consumer = Consumer(tmp_path, sqlalchemy_url(database_url), KILLED)
+    consumer.create_cursors()
+    with consumer.running() as process:
+        assert process.wait(PATIENCE) == -SIGKILL
+    received = [f"{cursor} {email}" for cursor, email in all_changes(store)]
+    assert consumer.received == received
+    assert positions(database_url) == []
+    with consumer.running():
+        eventually(lambda: positions(database_url) == [last_cursor(received)])
+    assert consumer.received == received * 2
+
+
+def test_an_error_of_the_database(database_url: str, consumer: Consumer, store: SQLStore) -> None:
+    """Here it is that of a table which does not exist yet."""
+    record(store, {ADA: RECORDED}, lambda: None)
+    with consumer.running():
+        eventually(lambda: "Trying again: " in consumer.printed)
+        consumer.create_cursors()
+        eventually(lambda: len(positions(database_url)) == 1)
+    assert consumer.received == [f"{cursor} {email}" for cursor, email in all_changes(store)]
+
+
+def test_a_database_that_is_locked(sqlite_url: str, tmp_path: Path) -> None:
+    """SQLite's error does not end the loop; the changes are received again."""
+    consumer = Consumer(tmp_path, f"{sqlalchemy_url(sqlite_url)}?timeout=0.1")
+    consumer.create_cursors()
+    with closing(SQLStore(sqlite_url)) as store:
+        record(store, {ADA: RECORDED}, lambda: None)
+        [(cursor, _)] = all_changes(store)
+    with opened(sqlite_url) as engine, consumer.running():
+        with engine.connect() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            eventually(lambda: "database is locked" in consumer.printed)
+        eventually(lambda: positions(sqlite_url) == [cursor])
+    assert len(consumer.received) > 1
+    assert {*consumer.received} == {f"{cursor} {ADA}"}
+
+
+def positions(url: str) -> list[int]:
+    return [position for (position,) in execute_sql(url, "SELECT position FROM consumer_cursors")]
 
 
 def last_cursor(lines: list[str]) -> int:
@@ -135,21 +240,25 @@ def test_the_values_of_a_change(hookrow_store: SQLStore) -> None:
 
 
 def test_celery(monkeypatch: pytest.MonkeyPatch, sqlite_url: str) -> None:
-    """The periodic task enqueues a job for each change, and continues after the last one."""
-    app, process = Mock(), Mock()
-    app.task = lambda name, **_: lambda function: process if name == "process" else function
+    """The scheduled task enqueues a job for each change, and continues after the last one."""
+    monkeypatch.setenv("CELERY_BROKER_URL", "memory://")  # in place of the page's Redis
     monkeypatch.setenv("DATABASE_URL", sqlite_url)
     cursors = SimpleNamespace(**execute(FILES["cursors.py"]))
-    for name, module in {
-        "celery": SimpleNamespace(Celery=Mock(return_value=app)),
-        "crm": SimpleNamespace(**execute(FILES["crm.py"])),
-        "cursors": cursors,
-    }.items():
+    cursors.cursors.create(cursors.engine)
+    received: list[tuple[int, str]] = []
+    crm = SimpleNamespace(synchronize=lambda *change: received.append(change))
+    for name, module in {"crm": crm, "cursors": cursors}.items():
         monkeypatch.setitem(sys.modules, name, module)
-    tasks = execute(FILES["tasks.py"])
-    with closing(SQLStore(sqlite_url)) as store:
-        for email in ("a@example.com", "b@example.com"):
+    app = execute(FILES["tasks.py"])["app"]
+    [scheduled] = app.conf.beat_schedule.values()
+    emails = ["a@example.com", "b@example.com"]
+    with (
+        closing(SQLStore(sqlite_url)) as store,
+        start_worker(app, pool="solo", perform_ping_check=False),
+    ):
+        for email in emails:
             record(store, {email: RECORDED}, lambda: None)
-            tasks["enqueue_changes"]()
+            app.send_task(scheduled["task"])
+            eventually(lambda: len(received) == len(store.changes()))
     cursors.engine.dispose()
-    assert process.delay.mock_calls == [call(1, "a@example.com"), call(2, "b@example.com")]
+    assert received == [*enumerate(emails, 1)]
