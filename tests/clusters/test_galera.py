@@ -5,10 +5,13 @@ ends with the same log and the same rows on every node.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
+from itertools import cycle
 from pathlib import Path
+from random import Random
+from threading import Event
 
 import pytest
 from traffic import fill, logged
@@ -170,6 +173,57 @@ def test_several_nodes_prune_and_retry(cluster: Cluster) -> None:
         for url in cluster.urls(database):
             assert len(logged(url)) == 1  # the log keeps its last entry
     assert cluster.conflicts > before
+
+
+def test_changes_read_on_every_node(cluster: Cluster) -> None:
+    """Consumers that go from node to node number at the same time, and none misses a change."""
+    database, before = cluster.create(), cluster.conflicts
+    stopped, recorded = Event(), Event()
+    fill(cluster.nodes[0].url(database), range(100))
+    with ExitStack() as stack:
+        stores = [stack.enter_context(closing(SQLStore(url))) for url in cluster.urls(database)]
+        threads = stack.enter_context(ThreadPoolExecutor())
+        stack.callback(recorded.set)
+        stack.callback(stopped.set)
+        writing = [threads.submit(record_until, stopped, store) for store in stores]
+        orders = (stores, stores[::-1])
+        consuming = [threads.submit(consume_until, recorded, order) for order in orders]
+        eventually(lambda: cluster.conflicts >= before + CONFLICTS, seconds=60)
+        stopped.set()
+        for writer in writing:
+            writer.result(PATIENCE)
+        recorded.set()
+        seen = [each.result(PATIENCE) for each in consuming]
+        assert stores[0].changes(max(seen[0])) == ()
+        last = {cursor: entry.id for cursor, entry in stores[0].changes(limit=1000)}
+    assert len(last) > 1
+    for each in seen:
+        assert last.items() <= each.items()
+
+
+def record_until(stopped: Event, store: SQLStore) -> None:
+    """Record suppressions of the rows of `fill`, again and again."""
+    numbers = Random(id(store))
+    while not stopped.is_set():
+        with suppress(Conflict):  # the provider would send it again
+            record(store, [arrival(suppression(numbers.randrange(100)))])
+
+
+def consume_until(recorded: Event, stores: Sequence[SQLStore]) -> Mapping[int, int]:
+    """Read the changes of each node in turn; return the id of each entry by the cursor.
+
+    When all are recorded, read what is left.
+    """
+    seen: dict[int, int] = {}
+    for store in cycle(stores):
+        is_last = recorded.is_set()
+        with suppress(Conflict):
+            page = store.changes(max(seen, default=0), limit=1000)
+            assert [each.cursor for each in page] == sorted({each.cursor for each in page})
+            seen |= {cursor: entry.id for cursor, entry in page}
+            if is_last and not page:
+                return seen
+    raise AssertionError
 
 
 def suppression(number: int) -> testing.Payload:
