@@ -1,7 +1,7 @@
 """What hookrow's own providers have in common: settings, and events that can be simulated."""
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
@@ -27,7 +27,9 @@ from hookrow import (
 from hookrow._core.notification import Refusal
 from hookrow._receiver.entries import Entry
 from hookrow.providers._base import check_event, check_events
+from hookrow.providers import Event, Unauthentic
 from hookrow.providers._built_in import BuiltIn, ProviderRequest
+from hookrow.providers._json import DEEPEST
 from hookrow.providers._registry import PROVIDER_NAMES, built_in
 from wire import ADA, ENDPOINT, SECRET
 
@@ -146,6 +148,30 @@ def test_a_provider_reads_what_it_composes(name: str, event: str) -> None:
         notification = changed(notification, message_id=None)
     assert rounded(provider, notification) in found
     assert len(found) == (2 if event in MORE.get(name, ()) else 1)
+
+
+@every_provider
+@pytest.mark.parametrize("levels", [DEEPEST - 1, DEEPEST, 600, 900, 990, 995])
+def test_a_deeply_nested_event(name: str, levels: int) -> None:
+    """It is read alike on arrival and in a replay, which other calls precede."""
+    _, provider = built_in(name).generate(**OPTIONS.get(name, {}))
+    body = provider.compose(Opened(ADA, ID, AT))
+    assert body is not None
+    body = body[:-1] + b', "deep": %b}' % (b"[" * levels + b"]" * levels)
+    parsed = [after(calls, lambda: provider.parse(body)) for calls in (0, 100, 300)]
+    assert [bool(each.notifications) for each in parsed] == [levels < DEEPEST] * 3
+    signed = request(provider.sign(body))
+    if name == "mailgun" and levels + 1 >= DEEPEST:  # the event is in an object with the signature
+        with pytest.raises(Unauthentic):
+            provider.read(signed)
+        return
+    [arrived] = provider.read(signed)
+    assert provider.parse(arrived.body).notifications == arrived.notifications
+
+
+def after(calls: int, function: Callable[[], Event]) -> Event:
+    """Call a function after so many calls, none of which has returned."""
+    return function() if calls == 0 else after(calls - 1, function)
 
 
 @every_provider

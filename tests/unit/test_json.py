@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hookrow.providers._json import decode, encode, replace_surrogates
+from hookrow.providers._json import DEEPEST, decode, encode, is_too_deep, replace_surrogates
 
 ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 HALF = rb'"\ud83d"'
@@ -100,12 +101,43 @@ def test_no_other_encoding(codec: str) -> None:
     assert rejects(HALF.decode().encode(codec))
 
 
-def test_deep_nesting() -> None:
-    """A body that is nested too deeply is rejected, before and after an unpaired surrogate."""
-    deep = b"[" * 100_000 + b"]" * 100_000
-    for body in (b"[" + deep + b", " + HALF + b"]", b"[" + HALF + b", " + deep + b"]"):
-        with pytest.raises(RecursionError):
-            decode(body, ANY)
+@pytest.mark.parametrize("calls", [0, 300])
+def test_deep_nesting(calls: int) -> None:
+    """How many levels a body may have does not depend on the caller, or on unpaired surrogates."""
+
+    def accepts(body: bytes) -> bool:
+        try:
+            called_by(calls, lambda: decode(body, ANY))
+        except RecursionError:
+            return False
+        return True
+
+    for levels in (DEEPEST, DEEPEST + 1, 900, 995, 100_000):
+        inner = levels - 1
+        arrays, objects = b"[" * inner + b"]" * inner, b'{"[": ' * inner + b"1" + b"}" * inner
+        for deep in (arrays, objects):
+            for body in (b"[%b]" % deep, b"[%b, %b]" % (HALF, deep), b"[%b, %b]" % (deep, HALF)):
+                assert accepts(body) is (levels <= DEEPEST)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"[" + b"[]," * DEEPEST + b"[]]", False),
+        (rb'["\"' + b"[" * 2 * DEEPEST + b'"]', False),
+        (rb'["\\", ' + b"[" * DEEPEST + b"]" * DEEPEST + b"]", True),
+        (b"[" * 2 * DEEPEST, True),
+    ],
+    ids=["many side by side", "in a string", "after a string", "without an end"],
+)
+def test_brackets(body: bytes, expected: bool) -> None:  # noqa: FBT001 - a parameter
+    """Only those that are open at the same time count."""
+    assert is_too_deep(body) is expected
+
+
+def called_by(calls: int, function: Callable[[], object]) -> object:
+    """Call a function from a stack with so many more calls."""
+    return function() if calls == 0 else called_by(calls - 1, function)
 
 
 def test_a_body_of_another_type() -> None:

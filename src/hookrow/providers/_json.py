@@ -1,4 +1,4 @@
-"""Decodes bodies that are valid JSON but that msgspec rejects.
+"""Decodes bodies that are valid JSON but that msgspec rejects, and limits how deep they are nested.
 
 msgspec rejects an escaped unpaired surrogate in any string (RFC 8259, section 8.2, permits it;
 senders produce one by cutting a string inside an emoji), and numbers that are out of range. A
@@ -12,12 +12,25 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from math import copysign, isinf
 from typing import Any, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+
+DEEPEST = 500
+"""The levels of arrays and objects that a body may have.
+
+Both decoders stop where the interpreter's stack ends, which is at about 1,000 levels of data and
+calls together. Without a limit, the answer would depend on the caller: a body could be read on its
+arrival, but not in a replay. RFC 8259, section 9, permits a limit.
+"""
+
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_NO_BRACKETS = bytes({*range(256)} - _STEPS.keys())
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -26,9 +39,11 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """Decode a body, with the standard library if msgspec rejects it.
 
     A string may contain unpaired surrogates, which no database can store. Raises `ValueError` if
-    the body is not UTF-8, not JSON or not of the decoder's type, and `RecursionError` if it is
-    nested too deeply.
+    the body is not UTF-8, not JSON or not of the decoder's type, and `RecursionError` if it has
+    more than `DEEPEST` levels.
     """
+    if is_too_deep(body):
+        raise RecursionError
     try:
         return decoder.decode(body)
     except ValueError:
@@ -37,11 +52,24 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     return msgspec.convert(value, decoder.type)
 
 
+def is_too_deep(body: bytes) -> bool:
+    """Return whether a body has more than `DEEPEST` levels of arrays and objects.
+
+    The body may contain other faults, which are not found.
+    """
+    if body.count(b"[") + body.count(b"{") <= DEEPEST:  # as in almost every event
+        return False
+    brackets = _STRING.sub(b"", body).translate(None, _NO_BRACKETS)
+    return any(level > DEEPEST for level in accumulate(map(_STEPS.__getitem__, brackets)))
+
+
 def decode_text(text: str) -> Any:  # noqa: ANN401 - any JSON
     """Decode a JSON text with the standard library.
 
     Raises `ValueError`, which is a `JSONDecodeError` if it has a position, and `RecursionError`.
     """
+    if is_too_deep(text.encode("utf-8", "surrogatepass")):
+        raise RecursionError
     return _lenient.decode(text)
 
 

@@ -25,7 +25,7 @@ from hookrow._core.notification import (
 )
 from hookrow._core.rules import fold
 from hookrow.providers._base import LONGEST_TEXT, text_of, utc
-from hookrow.providers._json import decode, replace_surrogates
+from hookrow.providers._json import decode, is_too_deep, replace_surrogates
 from hookrow.providers._unreadable import explain_unreadable
 
 _Time = Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
@@ -76,6 +76,8 @@ def is_test(notification: Notification) -> bool:
 
 def parse(body: bytes) -> Notification | None:
     """Return the notification in a body, or None if it is not supported. Never raises."""
+    if is_too_deep(body):
+        return None
     try:
         body.decode()  # msgspec does not check strings that it skips
         try:

@@ -337,12 +337,9 @@ def _form_payload(body: bytes) -> _SignedEvent:
     return _SignedEvent(signature, event)
 
 
-def _identity(fields: Fields) -> str | None:
-    """Return a hash of an event without its id, or None if it is nested too deeply."""
-    try:
-        content = encode({name: value for name, value in fields.items() if name != "id"})
-    except RecursionError:
-        return None
+def _identity(fields: Fields) -> str:
+    """Return a hash of an event without its id."""
+    content = encode({name: value for name, value in fields.items() if name != "id"})
     return sha256(content).hexdigest()
 
 
