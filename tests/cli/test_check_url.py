@@ -33,6 +33,7 @@ from hookrow._receiver.entries import Entry
 from hookrow.errors import ConfigurationError
 from hookrow.metrics import Metrics
 from hookrow.providers._registry import PROVIDER_NAMES, built_in
+from hookrow.providers.mandrill import Mandrill
 from hookrow.providers.resend import Resend
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import Tables
@@ -153,9 +154,9 @@ REPLIES = [
     (Reply(URL, NONE, 401, UNAUTHENTIC, 'error="wrong"'), "sets the header X-Provider-Secret"),
     (Reply(URL, NONE, 401, UNAUTHENTIC, 'error="missing"'), "are rejected with 401"),
     (Reply(URL, CONFIGURED, 401, UNAUTHENTIC, 'error="wrong"'), "has a different one"),
-    (Reply(URL, CONFIGURED, 401, UNAUTHENTIC, 'Signature error="wrong"'), "proxy changes bodies"),
+    (Reply(URL, CONFIGURED, 401, UNAUTHENTIC, 'Signature error="wrong"'), "body was changed on"),
     (Reply(URL, CONFIGURED, 401, UNAUTHENTIC, 'Signature error="expired"'), "two clocks is wrong"),
-    (Reply(URL, CONFIGURED, 401, UNAUTHENTIC), "has a different secret, or a proxy removes"),
+    (Reply(URL, CONFIGURED, 401, UNAUTHENTIC), "not have the same secret, or a proxy removes"),
     (Reply(URL, CONFIGURED, 404, UNKNOWN), "is accepted"),
     (Reply(URL, CONFIGURED, 408, "Request Timeout"), "reads it before hookrow does"),
     (Reply(URL, CONFIGURED, 422, "Webhook payload not supported"), "changes bodies"),
@@ -189,9 +190,34 @@ def test_each_diagnosis_is_given_for_a_reply() -> None:
     """No diagnosis is hidden by an earlier one."""
     results = [diagnose(reply) for reply, _ in REPLIES]
     given = {(each.subject, each.remedy, each.level) for each in results}
-    assert given == {
-        (each.subject, each.remedy.format(proof=SECRET_HEADER), each.level) for each in DIAGNOSES
-    }
+    facts = {"proof": SECRET_HEADER, "settings": "secret"}
+    assert given == {(each.subject, each.remedy.format(**facts), each.level) for each in DIAGNOSES}
+
+
+@pytest.mark.parametrize(
+    ("name", "challenge", "words"),
+    [
+        ("resend", "wrong", "the secret differs, or the body was changed on its way. Use the same"),
+        ("mandrill", "wrong", "or the URL is not exactly the one that was entered at Mandrill"),
+        ("mandrill", "wrong", "Use the same key and url here, in the server"),
+        ("mailgun", "wrong", "is wrong for the server: the key differs. Use the same signing_key"),
+        ("resend", "expired", "was signed more than 5 minutes ago or ahead, so one of the two"),
+        ("mailgun", "expired", "was signed more than 12 hours ago, or 5 minutes ahead, so one of"),
+        ("sendgrid", "expired", "was signed more than 25 hours ago, or 5 minutes ahead, so one"),
+        ("mailjet", None, "does not have the same credentials, or a proxy removes the header Auth"),
+    ],
+)
+def test_what_a_provider_signs(name: str, challenge: str | None, words: str) -> None:
+    """The causes of a 401, and the age of a signature, are those of the provider."""
+    header = f'Signature error="{challenge}"' if challenge else 'Basic realm="hookrow"'
+    found = diagnose(Reply(URL, CONFIGURED, 401, UNAUTHENTIC, header, built_in(name)))
+    assert words in f"{found.meaning} {found.remedy}"
+
+
+def test_a_provider_that_is_not_one_of_hookrows() -> None:
+    """The header with its secret has no name, as far as hookrow knows."""
+    found = diagnose(Reply(URL, NONE, 401, UNAUTHENTIC, 'error="wrong"', None))
+    assert found.meaning.startswith("A proxy sets the header with the secret, perhaps also in")
 
 
 # -- the readiness of the server -------------------------------------------------------
@@ -466,7 +492,7 @@ def test_the_url_of_an_entry_while_only_its_secret_is_known(several: str) -> Non
 @pytest.mark.parametrize(
     ("sender", "words"),
     [
-        (Sender("globex", Resend, Resend(OTHER_SECRET)), "or a proxy changes bodies"),
+        (Sender("globex", Resend, Resend(OTHER_SECRET)), "or the body was changed on its way"),
         (
             Sender("globex", Resend, Resend(SIGNING_SECRET, clock=lambda: time() - 3600)),
             "so one of the two clocks is wrong",
@@ -488,24 +514,57 @@ def test_a_fault_of_an_entry(several: str, sender: Sender, words: str) -> None:
 @pytest.mark.parametrize("name", PROVIDER_NAMES)
 def test_each_provider(name: str) -> None:
     """Its requests are accepted, unless only the provider can sign them, and none is logged."""
-    kind = built_in(name)
-    credential, signing = kind.generate()
+    kind, port = built_in(name), free_port()
+    url = f"http://127.0.0.1:{port}{PATH}/{name}"
+    options = {"url": url} if name == "mandrill" else {}
+    credential, signing = kind.generate(**options)
     is_signed = name not in {"amazon_ses", "sendgrid"}
     checked = signing if is_signed else kind(credential)
     with closing(SQLStore(MEMORY)) as store:
         with (
             closing(Receiver({name: checked}, store, mount_path="/mail")) as receiver,
-            loopback(WSGI(receiver)) as port,
+            loopback(WSGI(receiver), port=port),
         ):
-            url = f"http://127.0.0.1:{port}{PATH}/{name}"
             found = [*check_url(url, [Sender(name, kind, checked)])]
-            other = [*check_url(url, [Sender(name, kind, kind.generate()[1])])]
+            other = [*check_url(url, [Sender(name, kind, kind.generate(**options)[1])])]
         assert store.log is not None
         assert store.log.bounds() is None
     assert [each.level for each in found] == [Level.OK] * 3, found
     accepted = "The configured secret is accepted" if is_signed else kind.own_test
     assert accepted in found[-1].text
     assert (other[-1].level, other[-1].subject) == (Level.ERROR, "secret")
+
+
+def test_the_url_that_mandrill_signs() -> None:
+    """It must be the checked one, apart from credentials, and that of the server."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}{PATH}"
+    named = f"{url}/mandrill"
+
+    def check(checked: str, of_settings: str) -> list[str]:
+        sender = Sender("mandrill", Mandrill, Mandrill("a-key", url=of_settings))
+        found = check_url(checked, [sender])
+        return [
+            f"{each.level.value} {each.subject}: {each.text} {each.meaning}"
+            for each in found
+            if each.level is not Level.OK
+        ]
+
+    server = Mandrill("a-key", url=named)
+    with (
+        closing(Receiver({"mandrill": server}, SQLStore(MEMORY), mount_path="/mail")) as receiver,
+        loopback(WSGI(receiver), port=port),
+    ):
+        assert check(named, named) == []
+        assert check(url, named) == [], "the first entry has both URLs"
+        [doubt, fault] = check(named, f"{named}/")
+        assert doubt.startswith("warning url: Mandrill signs the URL that was entered there, whi")
+        assert f"which is {named}/ by the setting url, and not the URL of this check." in doubt
+        assert fault.startswith("error secret: ")
+        assert "the URL is not exactly the one that was entered at Mandrill" in fault
+        [fault] = check(named, named.replace("//", "//ada:secret@"))
+        assert fault.startswith("error secret: ")
+        assert "ada" not in fault
 
 
 @pytest.mark.parametrize("name", ["mailjet", "brevo", "postmark"])

@@ -106,8 +106,16 @@ def test_the_variable_of_a_name_with_a_hyphen() -> None:
             {"acme": {"provider": "resend", "secrt": "hunter2"}},
             "[providers.acme]: resend has no setting 'secrt'. Did you mean 'secret'?",
         ),
-        ({"acme": ACME | {"secret": 5}}, "[providers.acme]: secret must be text."),
-        ({"acme": ACME | {"secret": True}}, "[providers.acme]: secret must be text."),
+        ({"acme": ACME | {"secret": 5}}, "[providers.acme]: secret must be text, not int."),
+        ({"acme": ACME | {"secret": True}}, "[providers.acme]: secret must be text, not bool."),
+        (
+            {"sendgrid": {"groups": "yes"}},
+            "[providers.sendgrid]: groups must be true or fal",
+        ),
+        (
+            {"sendgrid": {"groups": 1}},
+            "[providers.sendgrid]: groups must be true or false",
+        ),
         ({"acme": ACME | {"tenant": 1.5}}, "[providers.acme]: tenant must be text or a whole"),
         ({"acme": ACME | {"tenant": True}}, "[providers.acme]: tenant must be text or a whole"),
         ({"acme": ACME | {"tenant": 2**70}}, "[providers.acme]: tenant must fit 64 bits, but 11"),
@@ -193,6 +201,35 @@ def test_an_option_decides_how_the_log_is_read() -> None:
         b'{"event": "open", "timestamp": 1700000000, "email": "a@example.com", "anymail_id": "7"}'
     )
     assert entry.provider.parse(body).notifications[0].message_id == "7"
+
+
+@pytest.mark.parametrize(
+    ("table", "variables", "expected"),
+    [
+        ({}, {}, {}),
+        ({"groups": True}, {}, {"groups": True}),
+        ({}, {"SENDGRID_GROUPS": "true"}, {"groups": True}),
+        ({"groups": True}, {"SENDGRID_GROUPS": "0"}, {"groups": False}),
+        ({"groups": True}, {"SENDGRID_GROUPS": ""}, {"groups": True}),
+    ],
+)
+def test_a_flag(
+    table: dict[str, object], variables: dict[str, str], expected: dict[str, object]
+) -> None:
+    """A variable overrides the file, also to turn the flag off."""
+    found = read({"sendgrid": table}, **variables)
+    assert found.entries[0].options == expected
+    [parser] = parsers_of(found.entries)
+    event = parser.provider.parse(
+        b'{"event": "group_unsubscribe", "timestamp": 1700000000, "email": "a@example.com"}'
+    )
+    assert bool(event.notifications) is bool(expected.get("groups"))
+
+
+def test_a_variable_that_is_no_flag() -> None:
+    text = "HOOKROW_PROVIDERS_SENDGRID_GROUPS must be true or false"
+    with pytest.raises(ConfigurationError, match=text):
+        read({"sendgrid": {}}, SENDGRID_GROUPS="some")
 
 
 @pytest.mark.parametrize("command_", ["serve", "check", "log", "simulate open a@example.com 7"])

@@ -307,6 +307,78 @@ def test_each_kind_of_a_provider(command: Command, sqlite_url: str, name: str) -
     assert {(each["entry"], each["recipient"]) for each in logged} == {(name, ADA)}
 
 
+@pytest.mark.parametrize("name", ["postmark", "resend", "mandrill", "mailjet", "mailgun", "brevo"])
+def test_a_provider_without_settings(command: Command, sqlite_url: str, name: str) -> None:
+    """The command has the credential, and a URL that is also the one that Mandrill signs."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}{ENDPOINT}"
+    sender = WebhookSender(name, **({"url": url} if name == "mandrill" else {}))
+    world.fill(sqlite_url)
+    with (
+        closing(SQLStore(sqlite_url)) as store,
+        closing(Receiver(sender.provider, store)) as receiver,
+        loopback(WSGI(receiver), port=port),
+    ):
+        posting = ("simulate", "suppression", ADA, "--provider", name, "--url", url)
+        done = command.call(*posting, "--secret", sender.credential)
+        assert (done.stdout, done.stderr) == ("200\n", "")
+        other, _ = built_in(name).generate()
+        assert command.call(*posting, "--secret", other).stdout.startswith("401 ")
+        done = command.call(*posting)
+        assert done.stdout.startswith("401 ")
+        setting = built_in(name).credential
+        end = "." if setting == "secret" else f" to the {setting} of {name}."
+        assert f"set HOOKROW_SECRET, --secret or --secret-file{end}" in done.stderr
+    logged = [*map(msgspec.json.decode, command.call("log", "--json").stdout.splitlines())]
+    assert [(each["provider"], each["recipient"]) for each in logged] == [(name, ADA)]
+
+
+def test_the_url_that_a_provider_signs(command: Command, sqlite_url: str) -> None:
+    """That of the receiver may be another one than that of the request, behind a proxy."""
+    public = "https://ada:secret@example.com/mail/provider/webhooks"
+    sender = WebhookSender("mandrill", url=public)
+    world.fill(sqlite_url)
+    with (
+        closing(SQLStore(sqlite_url)) as store,
+        closing(Receiver(sender.provider, store)) as receiver,
+        loopback(WSGI(receiver)) as port,
+    ):
+        posting = ("simulate", "open", ADA, "7", "--provider", "mandrill", "--port", port)
+        done = command.call(*posting, "--secret", sender.credential, "--signed-url", public)
+        assert done.stdout == "200\n"
+        done = command.call(*posting, "--secret", sender.credential)
+        assert done.stdout == "401 Cannot verify webhook\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "status", "text"),
+    [
+        (("--provider", "postmrk"), 2, "'postmrk' is not one of 'postmark', 'resend', 'am"),
+        (
+            ("--provider", "brevo", "--entry", "acme"),
+            2,
+            "settings: omit --provider.",
+        ),
+        (
+            ("--provider", "brevo", "--signed-url", "https://a"),
+            2,
+            "Only a --provider that",
+        ),
+        (("--signed-url", "https://a.example"), 2, "Only a --provider that"),
+        (("--provider", "brevo", "--secret", "x"), 1, "write them as 'user:password' or 'Be"),
+        (("--provider", "resend", "--secret", "x"), 1, "The signing secret is not valid."),
+        (("--provider", "sendgrid"), 1, "Only sendgrid can sign its requests: choose"),
+        (("--provider", "amazon_ses"), 1, "Only amazon_ses can sign its requests: send an email"),
+    ],
+)
+def test_a_provider_that_cannot_be_simulated(
+    command: Command, typed: tuple[str, ...], status: int, text: str
+) -> None:
+    done = command.call("simulate", "open", ADA, "7", *typed)
+    assert done.returncode == status
+    assert text in " ".join(done.stderr.split())
+
+
 @pytest.mark.parametrize(
     ("name", "typed", "text"),
     [

@@ -25,7 +25,7 @@ from copying import replace
 from crm.models import Person, Send
 from crm.schema import CRM, MUTED
 from django_project.manage import Manage
-from hookrow import ConfigurationError, Role, Schema
+from hookrow import ConfigurationError, Role, Schema, Suppressed
 from hookrow.django import receiver, store
 from hookrow.django._receiver import parsers
 from hookrow.django.models import Notification
@@ -465,18 +465,21 @@ def test_each_provider_of_hookrow(name: str) -> None:
         assert parsers().default.provider.name == name
 
 
-def test_options_are_texts() -> None:
+def test_options() -> None:
     """The log is read with them."""
     entry: dict[str, object] = {"PUBLIC_KEY": built_in("sendgrid").generate()[0]}
     wrong = ids(SECRET=None, PROVIDERS={"sendgrid": entry | {"MESSAGE_ID_KEY": 7}})
     assert wrong == ["E001"]
-    entry["MESSAGE_ID_KEY"] = "anymail_id"
+    assert ids(SECRET=None, PROVIDERS={"sendgrid": entry | {"GROUPS": "yes"}}) == ["E001"]
+    entry |= {"MESSAGE_ID_KEY": "anymail_id", "GROUPS": True}
     assert ids(SECRET=None, PROVIDERS={"sendgrid": entry}) == []
     body = (
         b'{"event": "open", "timestamp": 1700000000, "email": "a@example.com", "anymail_id": "7"}'
     )
     with override_settings(HOOKROW={"PROVIDERS": {"sendgrid": entry}}):
         assert parsers().default.provider.parse(body).notifications[0].message_id == "7"
+        unsubscribed = parsers().default.provider.parse(body.replace(b"open", b"group_unsubscribe"))
+        assert isinstance(unsubscribed.notifications[0], Suppressed)
 
 
 def test_a_package_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import StreamRequestHandler, ThreadingTCPServer
 from threading import Event as Flag
 from threading import Thread
 from typing import Any
@@ -459,6 +460,31 @@ def test_a_certificate_of_another_key() -> None:
     ses = provider(fetch=lambda _: certificate(key("another")))
     error, _ = refused(signed(message("{}")), ses)
     assert error == 'Signature error="wrong"'
+
+
+def test_requests_to_amazon_use_the_proxy_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So that `fetch` needs to be replaced only in code, and no setting has to name it."""
+    received: list[bytes] = []
+
+    class Proxy(StreamRequestHandler):
+        def handle(self) -> None:
+            received.append(self.rfile.readline())
+            self.wfile.write(b"HTTP/1.1 403 Forbidden\r\n\r\n")
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Proxy) as server:
+        thread = Thread(target=server.serve_forever, args=[0.01])
+        thread.start()
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{server.server_address[1]}")
+        monkeypatch.setenv("no_proxy", "")
+        with pytest.raises(OSError, match="403"):
+            _sns.fetch_url(CERTIFICATE)
+        server.shutdown()
+        thread.join()
+    assert [each.split()[:2] for each in received] == [
+        [b"CONNECT", b"sns.eu-west-1.amazonaws.com:443"]
+    ]
 
 
 def test_a_certificate_is_fetched_in_the_background() -> None:

@@ -27,6 +27,7 @@ from hookrow import (
 from hookrow._core.notification import Refusal
 from hookrow._receiver.entries import Entry
 from hookrow.providers._base import check_event, check_events
+from hookrow._http import PROBE_AGENT
 from hookrow.providers import Event, Unauthentic
 from hookrow.providers._built_in import BuiltIn, ProviderRequest
 from hookrow.providers._json import DEEPEST
@@ -253,6 +254,26 @@ def test_a_generated_credential(name: str) -> None:
     assert body is not None
     [event] = receiving.read(request(sender.sign(body)))
     assert [*event.notifications] == [rounded(receiving, Delivered(ADA, ID, AT))]
+
+
+@pytest.mark.parametrize("name", [each for each in PROVIDER_NAMES if each != "amazon_ses"])
+def test_requests_with_an_old_credential_are_counted(name: str) -> None:
+    """Those of `hookrow check` are not among the old ones, because a person has sent them.
+
+    The topics of Amazon SES are not counted: several may be in use, one for each Region.
+    """
+    options = OPTIONS.get(name, {})
+    (newest, first), (old, second) = (built_in(name).generate(**options) for _ in range(2))
+    provider = built_in(name)(newest, old, **options)
+    for sender in (first, second, second):
+        for agent in ("the provider's own", PROBE_AGENT.decode()):
+            sent = sender.sign(sender.compose_probe())
+            assert sent is not None
+            asked = request(sent._replace(headers={**sent.headers, "User-Agent": agent}))
+            assert provider.admit(asked.head) is None
+            provider.read(asked)
+    assert provider.matched == {0: 2, 1: 4}
+    assert provider.old_matches == 2
 
 
 @pytest.mark.parametrize("name", ["amazon_ses", "sendgrid"])

@@ -195,6 +195,26 @@ def test_the_time_of_a_signature(seconds: int, accepted: bool) -> None:  # noqa:
             read(request)
 
 
+@pytest.mark.parametrize(
+    ("changed", "error", "reason"),
+    [
+        ({"signature": None}, "missing", "its body has no signature: Mailgun did not send it, or"),
+        ({"token": ""}, "missing", "its body has no signature"),
+        ({"timestamp": "12:00"}, "wrong", "its signature is wrong: the key differs"),
+        ({"signature": "0" * 64}, "wrong", "its signature is wrong: the key differs"),
+        ({"timestamp": "1"}, "expired", "it was signed more than 12 hours ago, or 5 minutes ahead"),
+    ],
+)
+def test_the_reason_of_a_401(changed: dict[str, object], error: str, reason: str) -> None:
+    """It is in the log, and the challenge has the error."""
+    mailgun, body = provider(), {"signature": block() | changed, "event-data": event("opened")}
+    request = post(json.dumps(body).encode())
+    assert mailgun.admit(request.head) is None
+    with pytest.raises(Unauthentic, match=f'Signature error="{error}"'):
+        mailgun.read(request)
+    assert mailgun.describe_unauthentic(request.head).startswith(reason)
+
+
 def test_several_keys_are_counted_by_position() -> None:
     mailgun = provider(KEY, OLD)
     for key in (KEY, OLD, OLD):

@@ -31,7 +31,7 @@ from hookrow._server.settings import (
     variable_of,
 )
 from hookrow.errors import ConfigurationError
-from hookrow.providers._built_in import BuiltIn, credential_settings
+from hookrow.providers._built_in import BuiltIn, Option, OptionValue, credential_settings
 from hookrow.providers._registry import PROVIDER_NAMES, built_in
 from hookrow.providers.postmark import Postmark
 
@@ -208,8 +208,9 @@ class EntryTable:
                 raise ConfigurationError(
                     f"[providers.{name}]: {provider} has no setting {key!r}.{nearest(key, known)}"
                 )
-            if key != "tenant" and not isinstance(value, str):
-                raise ConfigurationError(f"[providers.{name}]: {key} must be text.")
+            option = built_in(provider).options.get(key, Option())
+            if key != "tenant" and (fault := option.fault(value)):
+                raise ConfigurationError(f"[providers.{name}]: {key} {fault}.")
 
     @property
     def is_own(self) -> bool:
@@ -246,11 +247,7 @@ class EntryTable:
             provider=self.provider,
             credentials=credentials,
             file=file,
-            options={
-                name: value
-                for name in self.provider_class.options
-                if (value := given[name].value) is not None
-            },
+            options=dict(self._options(environment)),
             tenant=self.values.get("tenant"),
         )
 
@@ -279,6 +276,15 @@ class EntryTable:
             elif setting in self.values:
                 yield describe(name, hidden or self.values[setting], "file", file)
 
+    def _options(self, environment: Mapping[str, str]) -> Iterator[tuple[str, OptionValue]]:
+        """Yield the options that are set. Raises `ConfigurationError` for a variable of no flag."""
+        for name, option in self.provider_class.options.items():
+            variable = variable_of(self.name, name)
+            if (text := environment.get(variable)) and option.type is bool:
+                yield name, _flag(variable, text)
+            elif value := text or self.values.get(name):
+                yield name, value
+
     def _ranked(self, setting: str, environment: Mapping[str, str]) -> Ranked:
         if value := environment.get(variable_of(self.name, setting)):
             return Ranked(value, _ENVIRONMENT)
@@ -296,6 +302,14 @@ def _settings_of(provider: str) -> Sequence[str]:
     """Return the names of the settings of a built-in provider. Raises `ConfigurationError`."""
     names = built_in(provider).setting_names()
     return [*names, *TOKEN_SETTINGS] if provider == Postmark.name else [*names]
+
+
+def _flag(variable: str, text: str) -> bool:
+    """Return the value of a variable for a flag. Raises `ConfigurationError`."""
+    try:
+        return bool(click.BOOL.convert(text, None, None))
+    except click.BadParameter as error:
+        raise ConfigurationError(f"{variable} must be true or false.") from error
 
 
 def _named(providers: object) -> Iterator[tuple[str, Mapping[str, Any]]]:

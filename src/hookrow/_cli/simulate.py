@@ -21,12 +21,12 @@ from hookrow._cli.options import (
     MOUNT_PATH,
     PORT,
     SECRET_FILE,
-    SECRET_OPTION,
     entry_name,
     option,
     webhook_url,
 )
 from hookrow._cli.output import echo, progress
+from hookrow._cli.settings import choose_secrets
 from hookrow._core.notification import (
     Bounced,
     Clicked,
@@ -38,9 +38,10 @@ from hookrow._core.notification import (
     Suppressed,
 )
 from hookrow._http import ENDPOINT, endpoint_path
-from hookrow._server.settings import origin, variable_of
+from hookrow._server.settings import EntrySettings, origin, variable_of
 from hookrow.errors import ConfigurationError
 from hookrow.providers._built_in import BuiltIn, ProviderRequest
+from hookrow.providers._registry import PROVIDER_NAMES, built_in
 from hookrow.providers.postmark import Postmark
 
 if TYPE_CHECKING:
@@ -64,7 +65,11 @@ SIMULATED = (
 @click.argument("kind", type=click.Choice(SIMULATED))
 @click.argument("email", required=False)
 @click.argument("message_id", required=False)
-@SECRET_OPTION
+@option(
+    "--secret",
+    metavar="SECRET",
+    help="The newest secret of the receiver; with --provider, its key or its credentials.",
+)
 @SECRET_FILE
 @option("--reason", default="HardBounce", show_default=True, help="The reason for a suppression.")
 @click.option(
@@ -73,6 +78,18 @@ SIMULATED = (
     metavar="NAME",
     help="Post as the provider of this entry of the receiver, to its URL; by default, of the first "
     "one.",
+)
+@click.option(
+    "--provider",
+    type=click.Choice([*PROVIDER_NAMES]),
+    metavar="NAME",
+    help=f"Post as this provider, whatever the settings are: {', '.join(PROVIDER_NAMES)}.",
+)
+@click.option(
+    "--signed-url",
+    metavar="URL",
+    help="The url in the settings of the receiver, if the --provider signs it (mandrill); by "
+    "default, the URL of the endpoint.",
 )
 @option(
     "--url",
@@ -95,6 +112,8 @@ def simulate(  # noqa: PLR0913 - one for each option
     secret: str | None,
     secret_file: str | None,
     entry: str | None,
+    provider: str | None,
+    signed_url: str | None,
     url: str | None,
     mount_path: str,
     host: str,
@@ -109,9 +128,11 @@ def simulate(  # noqa: PLR0913 - one for each option
     and {} in EMAIL and MESSAGE_ID is replaced with the number of the notification. inbound gets a
     422, and so do bounce, complaint and click unless the mapping records them; test is what the
     provider's button "Send test" posts, and takes no EMAIL. Only Postmark has inbound and test. A
-    provider's event may have several effects: a complaint often suppresses, too. A connection that
-    is refused is retried for 3 seconds. The exit status is 0 if every response is 200, and 130
-    after Ctrl-C.
+    provider's event may have several effects: a complaint often suppresses, too.
+
+    With --provider, no settings file is needed: the command has the settings of the provider. Only
+    Amazon SES and SendGrid can sign their own requests. A connection that is refused is retried for
+    3 seconds. The exit status is 0 if every response is 200, and 130 after Ctrl-C.
     """
     if (event["email"] is None) != (event["kind"] == "test"):
         raise click.UsageError("EMAIL is required, except for test, which has a fixed address.")
@@ -120,7 +141,14 @@ def simulate(  # noqa: PLR0913 - one for each option
     ):
         mount_path = app.mount_path
     address = url or f"{origin(host, port)}{endpoint_path(mount_path)}"
-    address, sender = _choose(address, entry, _senders(context, secret, secret_file))
+    if provider is None:
+        _refuse_signed_url(signed_url)
+        address, sender = _choose(address, entry, _senders(context, secret, secret_file))
+    else:
+        if entry is not None:
+            raise click.UsageError("An entry has a provider in the settings: omit --provider.")
+        credentials = choose_secrets(context, secret=secret, secret_file=secret_file)
+        sender = _sender_of(provider, *credentials, address, signed_url)
     _check_sender(sender)
     bodies = _bodies(sender, **event, count=count)
     post = partial(_post, address, sender.provider, monotonic() + START_TIMEOUT)
@@ -147,6 +175,28 @@ def _senders(
     return senders
 
 
+def _sender_of(
+    name: str, credentials: tuple[str, ...], file: str | None, url: str, signed_url: str | None
+) -> Sender:
+    """Return the sender of a provider's requests to a URL, without the settings of any entry.
+
+    Raises `UsageError` if the provider does not sign the URL, and `ConfigurationError`.
+    """
+    options = {}
+    if "url" in built_in(name).options:
+        options["url"] = signed_url or url
+    else:
+        _refuse_signed_url(signed_url)
+    settings = EntrySettings(provider=name, credentials=credentials, file=file, options=options)
+    [sender] = senders_of([settings])
+    return sender
+
+
+def _refuse_signed_url(url: str | None) -> None:
+    if url is not None:
+        raise click.UsageError("Only a --provider that signs the URL has --signed-url: mandrill.")
+
+
 def _choose(url: str, entry: str | None, senders: Sequence[Sender]) -> tuple[str, Sender]:
     """Return the URL to which the provider of an entry posts, and the sender of its requests.
 
@@ -167,16 +217,23 @@ def _choose(url: str, entry: str | None, senders: Sequence[Sender]) -> tuple[str
 
 
 def _check_sender(sender: Sender) -> None:
-    """Warn if no credential is set. Raises `ConfigurationError` if the events are not known."""
+    """Warn if no credential is set.
+
+    Raises `ConfigurationError` if the events are not known, or only the provider can sign them.
+    """
     if sender.kind is None:
         raise ConfigurationError(
             "The provider is not one of hookrow's own, so its events are not known: name an entry "
             "of another provider with --entry."
         )
     if sender.provider is None:
-        settings = "HOOKROW_SECRET, --secret or --secret-file"
+        if sender.kind.own_test:
+            _refuse_to_sign(sender.kind)
+        credential, settings = sender.kind.credential, "HOOKROW_SECRET, --secret or --secret-file"
         if sender.name is not None:
-            settings = variable_of(sender.name, sender.kind.credential)
+            settings = variable_of(sender.name, credential)
+        elif credential != "secret":
+            settings = f"{settings} to the {credential} of {sender.kind.name}"
         warning = f"No secret is set, so the receiver refuses the requests: set {settings}."
         echo(f"Warning: {warning}", err=True)
 
@@ -269,7 +326,7 @@ def _post(url: str, provider: BuiltIn | None, until: float, body: bytes) -> str:
     while True:
         request = unsigned
         if provider is not None:
-            request = provider.sign(body) or _refuse_to_sign(provider)
+            request = provider.sign(body) or _refuse_to_sign(type(provider))
         try:
             status, text = send(url, request.body, request.headers, TIMEOUT)
         except NoResponse as error:
@@ -282,7 +339,7 @@ def _post(url: str, provider: BuiltIn | None, until: float, body: bytes) -> str:
             return f"{status} {text}".rstrip()
 
 
-def _refuse_to_sign(provider: BuiltIn) -> NoReturn:
+def _refuse_to_sign(provider: type[BuiltIn]) -> NoReturn:
     raise ConfigurationError(
         f"Only {provider.name} can sign its requests: {provider.own_test}. The tests of an "
         "application can use hookrow.testing.WebhookSender, which generates a key."

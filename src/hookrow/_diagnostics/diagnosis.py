@@ -12,7 +12,8 @@ from typing import NamedTuple
 from hookrow._core.notification import Refusal
 from hookrow._describe import printable
 from hookrow._diagnostics import CheckResult, Level
-from hookrow._http import SECRET_HEADER
+from hookrow.providers._built_in import BuiltIn
+from hookrow.providers.postmark import Postmark
 
 
 class ProbeSecret(Enum):
@@ -27,8 +28,8 @@ class ProbeSecret(Enum):
 class Reply:
     """A response to a probe. If there is none, the status is 0, and `text` is the reason.
 
-    `header` is WWW-Authenticate or, if that is missing, Location. `proof` is the header by which
-    the provider proves the origin of its requests.
+    `header` is WWW-Authenticate or, if that is missing, Location. `provider` is the one whose
+    request the probe is, or None if it is not one of hookrow's.
     """
 
     url: str
@@ -36,7 +37,7 @@ class Reply:
     status: int
     text: str
     header: str = ""
-    proof: str = SECRET_HEADER
+    provider: type[BuiltIn] | None = Postmark
 
 
 class Diagnosis(NamedTuple):
@@ -127,17 +128,17 @@ DIAGNOSES = (
     Diagnosis(
         "clock",
         f"401 CONFIGURED {_UNAUTHENTIC_PATTERN}",
-        "By the server's clock, the request was signed more than five minutes ago or ahead, so one "
-        "of the two clocks is wrong.",
+        "By the server's clock, the request was signed more than {tolerance}, so one of the two "
+        "clocks is wrong.",
         "Set the clock of this machine and of the server, for example with NTP.",
         header="expired",
     ),
     Diagnosis(
         "secret",
         f"401 CONFIGURED {_UNAUTHENTIC_PATTERN}",
-        "The signature arrives, but the server has a different secret, or a proxy changes bodies.",
-        "Use the same secret here, in the server (restart it after a change) and at the provider, "
-        "and configure the proxy to forward bodies unchanged.",
+        "The signature arrives, but is wrong for the server: {wrong_signature}.",
+        "Use the same {settings} here, in the server (restart it after a change) and at the "
+        "provider, and configure the proxy to forward bodies unchanged.",
         header='Signature error="wrong"',
     ),
     Diagnosis(
@@ -151,8 +152,9 @@ DIAGNOSES = (
     Diagnosis(
         "secret",
         f"401 CONFIGURED {_UNAUTHENTIC_PATTERN}",
-        "The server has a different secret, or a proxy removes the header {proof}.",
-        "Use the same secret here, in the server (restart it after a change) and at the provider.",
+        "The server does not have the same {settings}, or a proxy removes the header {proof}.",
+        "Use the same {settings} here, in the server (restart it after a change) and at the "
+        "provider.",
     ),
     Diagnosis(
         "secret",
@@ -246,12 +248,25 @@ def diagnose(reply: Reply) -> CheckResult:
     if reply.sent is ProbeSecret.CONFIGURED:
         # The server may repeat the secret, in any encoding.
         end, location = f"returned {reply.status or 'no response'}", "another URL"
-    meaning = cause.meaning.format(url=reply.url, location=location, proof=reply.proof)
+    facts = _facts_of(reply.provider)
+    meaning = cause.meaning.format(url=reply.url, location=location, **facts)
     if cause.level is Level.OK:
         return CheckResult(cause.level, cause.subject, meaning)
     text = f"POST {reply.url} {reply.sent.value} {end}."
-    remedy = cause.remedy.format(proof=reply.proof)
+    remedy = cause.remedy.format(**facts)
     return CheckResult(cause.level, cause.subject, text, meaning, remedy)
+
+
+def _facts_of(provider: type[BuiltIn] | None) -> Mapping[str, str]:
+    """Return what a diagnosis may say about a provider; another one gets no authentic request."""
+    if provider is None:
+        return {"proof": "with the secret"}
+    return {
+        "proof": provider.proof,
+        "settings": " and ".join(provider.required_settings()),
+        "tolerance": provider.tolerance,
+        "wrong_signature": provider.wrong_signature,
+    }
 
 
 READINESS: Mapping[tuple[int, str], CheckResult] = {

@@ -157,7 +157,7 @@ def parse_url(url: str) -> SplitResult:
 def _check(url: SplitResult, sender: Sender, timeout: float) -> Iterator[CheckResult]:
     """Yield all results for an entry; each requires that there was no error before."""
     kind = sender.kind
-    send = partial(_send, url, timeout=timeout, proof=kind.proof if kind else "")
+    send = partial(_send, url, timeout=timeout, kind=kind)
     try:
         addresses = _resolve(url)
     except (OSError, UnicodeError) as error:
@@ -169,6 +169,9 @@ def _check(url: SplitResult, sender: Sender, timeout: float) -> Iterator[CheckRe
         yield diagnose(send(ProbeSecret.WRONG, kind.forge(body)))
     yield diagnose(send(ProbeSecret.NONE, ProviderRequest({}, body)))
     provider = sender.provider
+    if provider is not None and (doubt := _doubt_about_url(provider, url, sender.name)):
+        remedy = "Correct the setting, or check that URL."
+        yield CheckResult(Level.WARNING, "url", doubt, remedy=remedy)
     signed = None if provider is None else provider.sign(body.ljust(LARGE_BODY))
     if kind is None:
         text = "hookrow cannot make an authentic request of this provider, so none was sent."
@@ -187,6 +190,17 @@ def _check(url: SplitResult, sender: Sender, timeout: float) -> Iterator[CheckRe
         yield CheckResult(Level.ERROR, "tls", text)
     else:
         yield diagnose(send(ProbeSecret.CONFIGURED, signed))
+
+
+def _doubt_about_url(provider: BuiltIn, url: SplitResult, name: str | None) -> str | None:
+    """Return why requests to a URL may be refused.
+
+    The first entry has two URLs, with its name and without, and either may be the signed one.
+    """
+    doubt = provider.doubt_about_url(url.geturl())
+    if doubt is None or name is None:
+        return doubt
+    return provider.doubt_about_url(url_of_entry(url.geturl(), name)) and doubt
 
 
 def _name_of_secret(sender: Sender, kind: type[BuiltIn]) -> str:
@@ -216,13 +230,13 @@ def _send(
     sent: ProbeSecret,
     request: ProviderRequest,
     timeout: float,
-    proof: str = Postmark.proof,
+    kind: type[BuiltIn] | None = Postmark,
 ) -> Reply:
-    """Send a probe; `proof` names the header that a diagnosis may mention."""
+    """Send a probe; `kind` is the provider whose request it is, if it is one of hookrow's."""
     headers = {"Content-Type": "application/json", **request.headers}
     message = _Message("POST", headers | {"User-Agent": PROBE_AGENT.decode()}, request.body)
     reply = _exchange(url, sent, message, timeout)
-    return replace(reply, proof=proof)
+    return replace(reply, provider=kind)
 
 
 def _ask_readiness(url: SplitResult, timeout: float) -> Reply:

@@ -27,7 +27,7 @@ from hookrow._server.loading import load_provider
 from hookrow.errors import ConfigurationError
 from hookrow.providers import Provider
 from hookrow.providers._base import check_provider
-from hookrow.providers._built_in import BuiltIn, credential_settings
+from hookrow.providers._built_in import BuiltIn, OptionValue, credential_settings
 from hookrow.providers._registry import built_in
 from hookrow.providers.postmark import Postmark
 
@@ -48,7 +48,7 @@ class EntrySettings:
     provider: str = Postmark.name
     credentials: tuple[str, ...] = field(default=(), repr=False)
     file: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    options: Mapping[str, OptionValue] = field(default_factory=dict, repr=False)
     tenant: Key | None = None
 
     @property
@@ -120,8 +120,8 @@ class EntrySettings:
         setting, _, file = self._names
         if not all(credentials) or not credentials:
             raise ConfigurationError(self._missing(setting, f", or {setting} or {file} in"))
-        for name, is_required in self.provider_class.options.items():
-            if is_required and not self.options.get(name):
+        for name in self.provider_class.required_settings():
+            if name != self.provider_class.credential and not self.options.get(name):
                 raise ConfigurationError(self._missing(name, f" or {name} in"))
         try:
             return self.provider_class(*credentials, **self.options)
@@ -132,7 +132,10 @@ class EntrySettings:
 
     @property
     def _names(self) -> tuple[str, str, str]:
-        return credential_settings(self.provider_class.credential)
+        """The settings with the credentials; without a name, those of the command."""
+        return credential_settings(
+            "secret" if self.name is None else self.provider_class.credential
+        )
 
     def _missing(self, setting: str, in_table: str) -> str:
         """Return the error for a setting without a value; `in_table` names it in the file."""

@@ -86,6 +86,8 @@ def commands() -> click.Group:
     posting = {
         "secret": lambda: conf.secret,
         "secret_file": None,
+        "provider": None,
+        "signed_url": None,
         "mount_path": "",
         "host": "",
         "port": 0,

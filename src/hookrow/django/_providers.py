@@ -22,7 +22,7 @@ from hookrow._receiver.entries import (
 )
 from hookrow.errors import ConfigurationError
 from hookrow.providers import BodyParser, Provider
-from hookrow.providers._built_in import BuiltIn, credential_settings
+from hookrow.providers._built_in import BuiltIn, OptionValue, credential_settings
 from hookrow.providers._registry import PROVIDER_NAMES, built_in
 
 EXAMPLE = "{'acme': {'PROVIDER': 'postmark', 'SECRET': os.environ['ACME_SECRET']}}"
@@ -112,21 +112,21 @@ class ProjectEntry:
             if not isinstance(self.values.get(key), str | None):
                 kind = type(self.values[key]).__name__  # no number, which may be a secret
                 raise ConfigurationError(f"{key} must be text, not {kind}.")
-        for name, is_required in provider.options.items():
-            if is_required and name not in options:
+        for name, option in provider.options.items():
+            if option.is_required and name not in options:
                 raise ConfigurationError(f"{name.upper()} is missing: set it to a string.")
         return provider(*self._credentials(), **options)
 
-    def _options(self) -> Mapping[str, str]:
-        """Return the options that are set. Raises `ConfigurationError` if one is not a text."""
-        options: dict[str, str] = {}
-        for name in built_in(self.provider).options:
+    def _options(self) -> Mapping[str, OptionValue]:
+        """Return the options that are set. Raises `ConfigurationError` for one of another type."""
+        options: dict[str, OptionValue] = {}
+        for name, option in built_in(self.provider).options.items():
             value = self.values.get(name.upper())
-            if not isinstance(value, str | None):
-                kind = type(value).__name__
-                raise ConfigurationError(f"{name.upper()} must be text, not {kind}.")
-            if value:
-                options[name] = value
+            if value is None or value == "":
+                continue
+            if fault := option.fault(value):
+                raise ConfigurationError(f"{name.upper()} {fault}.")
+            options[name] = value
         return options
 
     def _call(self) -> Provider:

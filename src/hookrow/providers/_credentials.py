@@ -84,7 +84,7 @@ class CredentialProvider(EventProvider):
         self.reset_matches(len(credentials))
 
     @classmethod
-    def generate(cls, **_: str) -> tuple[str, Self]:
+    def generate(cls, **_: object) -> tuple[str, Self]:
         """Return random credentials, and a provider that accepts them; see `BuiltIn`."""
         credentials = f"hookrow:{token_urlsafe()}"
         return credentials, cls(credentials)
@@ -109,7 +109,7 @@ class CredentialProvider(EventProvider):
         position = self._position(*_received(head))
         if position is None:
             return _CHALLENGE
-        self.count_match(position)
+        self.count_match(position, head)
         return None
 
     def describe_unauthentic(self, head: RequestHead) -> str:

@@ -7,7 +7,6 @@ response helps against what a provider sends, and a replay may read the body aft
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -23,8 +22,8 @@ from hookrow._core.notification import (
     Unsupported,
 )
 from hookrow._core.rules import PROBE
-from hookrow._http import Request
-from hookrow.providers._base import Event, text_of, utc
+from hookrow._http import Request, RequestHead
+from hookrow.providers._base import Event, Unauthentic, text_of, utc
 from hookrow.providers._built_in import BuiltIn
 from hookrow.providers._json import decode, encode, is_too_deep, replace_surrogates
 from hookrow.providers._unreadable import explain_unreadable
@@ -72,9 +71,6 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
 class EventProvider(BuiltIn):
     """Verifies a request, splits it into events, and reads each of them."""
 
-    matched: Counter[int]
-    old_matches: int
-
     def read(self, request: Request) -> Sequence[Event]:
         """Return the events in a request, in order. Raises `Unauthentic` and `NotReady`."""
         trace_id = self.verify(request)
@@ -111,15 +107,10 @@ class EventProvider(BuiltIn):
             "time is missing."
         )
 
-    def reset_matches(self, number: int) -> None:
-        """Begin to count the requests that each of so many keys has verified."""
-        self.matched = Counter(dict.fromkeys(range(number), 0))
-
-    def count_match(self, position: int) -> None:
-        """Count a request that the key at this position has verified; 0 is the newest."""
-        self.matched[position] += 1
-        if position:
-            self.old_matches += 1
+    def refusal(self, head: RequestHead, error: str) -> Unauthentic:
+        """Return the exception to raise; keep the error for `describe_unauthentic`."""
+        head.context[self] = error
+        return Unauthentic(challenge_of(error))
 
     @abstractmethod
     def verify(self, request: Request) -> str | None:
@@ -135,6 +126,11 @@ class EventProvider(BuiltIn):
     @abstractmethod
     def read_event(self, fields: Fields) -> Reading:
         """Return what an event says. Its fields may be of any type. Never raises."""
+
+
+def challenge_of(error: str) -> str:
+    """Return the challenge to a request whose signature has an error, such as "wrong"."""
+    return f'Signature error="{error}"'
 
 
 def notifications_of(

@@ -18,7 +18,7 @@ from math import inf
 from secrets import randbelow, token_hex
 from threading import Lock, Thread
 from time import monotonic, sleep, time
-from typing import NoReturn, Self, TypeVar
+from typing import Self, TypeVar
 from urllib.request import HTTPRedirectHandler, build_opener
 from uuid import uuid4
 
@@ -27,9 +27,15 @@ from hookrow._concurrency import reset_after_fork
 from hookrow._faults import describe_fault
 from hookrow._http import Request, RequestHead
 from hookrow.errors import ConfigurationError, MissingExtra
-from hookrow.providers._base import NotReady, Unauthentic
+from hookrow.providers._base import NotReady
 from hookrow.providers._built_in import ProviderRequest
-from hookrow.providers._events import EventProvider, Fields, decode_object, rfc3339
+from hookrow.providers._events import (
+    EventProvider,
+    Fields,
+    challenge_of,
+    decode_object,
+    rfc3339,
+)
 from hookrow.providers._json import encode
 
 try:
@@ -159,12 +165,12 @@ class SNS(EventProvider):
         self._topics = [_topic(each) for each in topics]
 
     @classmethod
-    def parser(cls, **_: str) -> Self:
+    def parser(cls, **_: object) -> Self:
         """Return a provider that reads the log; see `BuiltIn`. It makes no key, which is slow."""
         return cls(_random_topic())
 
     @classmethod
-    def generate(cls, **_: str) -> tuple[str, Self]:
+    def generate(cls, **_: object) -> tuple[str, Self]:
         """Return a random topic, and a provider with a new certificate; see `BuiltIn`."""
         topic = _random_topic()
         key = generate_private_key(65537, 2048)
@@ -206,7 +212,7 @@ class SNS(EventProvider):
     def admit(self, head: RequestHead) -> str | None:
         """Return None if the head is that of a signed message of a topic, otherwise a challenge."""
         error = self._error(head)
-        return None if error is None else _challenge(error)
+        return None if error is None else challenge_of(error)
 
     def describe_unauthentic(self, head: RequestHead) -> str:
         """Return the fault of the message, its topic, its certificate or its signature."""
@@ -224,20 +230,20 @@ class SNS(EventProvider):
         hash_ = _SNS_HASHES.get(str(envelope.get("SignatureVersion")))
         url = envelope.get("SigningCertURL")
         if content is None or signature is None or hash_ is None:
-            self._refuse(head, "unsigned")
+            raise self.refusal(head, "unsigned")
         if envelope["TopicArn"] not in self._topics:
-            self._refuse(head, "topic")
+            raise self.refusal(head, "topic")
         if not isinstance(url, str) or not _is_certificate_url(url):
-            self._refuse(head, "certificate")
+            raise self.refusal(head, "certificate")
         certificate = self._certificate(url)
         if certificate.key is None:
-            self._refuse(head, "certificate")
+            raise self.refusal(head, "certificate")
         if not certificate.is_valid(self._clock()):
-            self._refuse(head, "expired")
+            raise self.refusal(head, "expired")
         try:
             certificate.key.verify(signature, content, PKCS1v15(), hash_())
         except (InvalidSignature, UnsupportedAlgorithm, ValueError):
-            self._refuse(head, "wrong")
+            raise self.refusal(head, "wrong") from None
         self._note_subscription(envelope)
         return str(envelope["MessageId"])
 
@@ -262,11 +268,6 @@ class SNS(EventProvider):
         if topic is not None and topic.decode("latin-1") not in self._topics:
             return "topic"
         return None
-
-    def _refuse(self, head: RequestHead, error: str) -> NoReturn:
-        """Raise `Unauthentic`, and keep the reason for the log."""
-        head.context[self] = error
-        raise Unauthentic(_challenge(error))
 
     def _certificate(self, url: str) -> _Certificate:
         """Return a certificate. Raises `NotReady` while it is fetched.
@@ -436,10 +437,6 @@ def _own_certificate_url(topic: str) -> str:
 def _fetch_nothing(url: str) -> bytes:
     """Raise `OSError`, because a provider of `SNS.generate` must not call Amazon."""
     raise OSError(f"This provider fetches nothing: {url.partition('?')[0]}")
-
-
-def _challenge(error: str) -> str:
-    return f'Signature error="{error}"'
 
 
 def _content(envelope: Fields) -> bytes | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode, b64encode
-from collections import Counter
 from collections.abc import Callable
 from hmac import compare_digest, digest
 from secrets import token_bytes, token_urlsafe
@@ -52,9 +51,8 @@ class StandardWebhooks(BuiltIn):
     `whsec_` and at least 16 bytes in base64.
     """
 
-    matched: Counter[int]
-    old_matches: int
     proof = "webhook-signature"
+    tolerance = f"{MAX_DIFFERENCE // 60} minutes ago or ahead"
 
     def __init__(self, *secrets: str, clock: Callable[[], float] = time) -> None:
         check_function("clock", clock)
@@ -69,7 +67,7 @@ class StandardWebhooks(BuiltIn):
             )
         check_secrets(self, secrets)
         self._keys = [_key(secret) for secret in secrets]
-        self.matched = Counter(dict.fromkeys(range(len(secrets)), 0))
+        self.reset_matches(len(secrets))
 
     def admit(self, head: RequestHead) -> str | None:
         """Return None if the head has a signature and a current time, otherwise a challenge."""
@@ -101,7 +99,7 @@ class StandardWebhooks(BuiltIn):
             return "its webhook-signature is repeated"
         if not any(each.startswith(b"v1,") for each in signatures.split(b" ")):
             return "its webhook-signature has no signature of version v1"
-        return "its signature is wrong: the secret differs, or the body was changed on its way"
+        return f"its signature is wrong: {self.wrong_signature}"
 
     def verify(self, request: Request) -> str:
         """Return the id of a signed request. Raises `Unauthentic` if no signature is valid."""
@@ -116,9 +114,7 @@ class StandardWebhooks(BuiltIn):
         for position, key in enumerate(self._keys):
             expected = _signature(key, content)
             if any([compare_digest(expected, each) for each in given]):  # noqa: C419 - all of them
-                self.matched[position] += 1
-                if position:
-                    self.old_matches += 1
+                self.count_match(position, request.head)
                 return id_.decode("latin-1")
         raise Unauthentic('Signature error="wrong"')
 
@@ -135,7 +131,7 @@ class StandardWebhooks(BuiltIn):
         return ProviderRequest(headers, body)
 
     @classmethod
-    def generate(cls, **_: str) -> tuple[str, Self]:
+    def generate(cls, **_: object) -> tuple[str, Self]:
         """Return a random secret, and a provider that signs by it; see `BuiltIn`."""
         secret = PREFIX + b64encode(token_bytes(24)).decode()
         return secret, cls(secret)

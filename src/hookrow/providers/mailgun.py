@@ -24,7 +24,7 @@ from hookrow._core.notification import (
     Opened,
 )
 from hookrow._http import Request, RequestHead
-from hookrow.providers._base import Event, Unauthentic, text_of
+from hookrow.providers._base import Event, text_of
 from hookrow.providers._built_in import ProviderRequest
 from hookrow.providers._events import (
     CLIENT_ADDRESS,
@@ -40,6 +40,7 @@ from hookrow.providers._events import (
     Fields,
     KindOfEvent,
     Reading,
+    challenge_of,
     decode_object,
     id_of,
     kind_of_event,
@@ -163,6 +164,8 @@ class Mailgun(EventProvider):
     name = "mailgun"
     credential = "signing_key"
     proof = "Content-Type"  # which says whether the body has a signature
+    wrong_signature = "the key differs"  # nothing else is signed
+    tolerance = f"{_LONGEST_RETRY // 3600} hours ago, or {_LARGEST_LEAD // 60} minutes ahead"
     hard_bounce = _PERMANENT
     probe_change: ClassVar[Notification] = PROBE_SUPPRESSION
     message_id_source = "`id` of the response of its API, with the angle brackets"
@@ -179,23 +182,26 @@ class Mailgun(EventProvider):
         self.reset_matches(len(keys))
 
     @classmethod
-    def generate(cls, **_: str) -> tuple[str, Self]:
+    def generate(cls, **_: object) -> tuple[str, Self]:
         """Return a random key, and a provider that signs by it; see `BuiltIn`."""
         key = token_hex(16)
         return key, cls(key)
 
     def admit(self, head: RequestHead) -> str | None:
         """Return None if the body may have a signature, otherwise a challenge."""
-        return None if _media_type(head) in _MEDIA_TYPES else 'Signature error="missing"'
+        return None if _media_type(head) in _MEDIA_TYPES else challenge_of("missing")
 
     def describe_unauthentic(self, head: RequestHead) -> str:
         """Return which part of the signature is missing or wrong; see `Provider`."""
         if _media_type(head) not in _MEDIA_TYPES:
             return "its Content-Type is neither JSON nor a form, so it has no signature"
-        return (
-            "its signature is missing, wrong or older than 12 hours: the key differs, or this "
-            "machine's clock is wrong"
-        )
+        match head.context.get(self):
+            case "missing":
+                return "its body has no signature: Mailgun did not send it, or it was changed"
+            case "expired":
+                return f"it was signed more than {self.tolerance}, by this machine's clock"
+            case _:
+                return f"its signature is wrong: {self.wrong_signature}"
 
     def verify(self, request: Request) -> None:
         """Raise `Unauthentic` if no key verifies the signature, or it is too old."""
@@ -280,26 +286,22 @@ class Mailgun(EventProvider):
         is_json = _media_type(request.head) == _JSON_TYPE
         payload = _json_payload(request.body) if is_json else _form_payload(request.body)
         if payload is None:
-            raise Unauthentic('Signature error="missing"')
+            raise self.refusal(request.head, "missing")
         timestamp = id_of(payload.signature.get("timestamp"))
         token = text_of(payload.signature.get("token"))
         given = [text_of(payload.signature.get(name)) for name in _SIGNATURE_FIELDS]
         if not timestamp or not token or not any(given):
-            raise Unauthentic('Signature error="missing"')
-        if self._is_expired(timestamp):
-            raise Unauthentic('Signature error="expired"')
+            raise self.refusal(request.head, "missing")
+        if not _is_timestamp(timestamp):
+            raise self.refusal(request.head, "wrong")
+        if not -_LARGEST_LEAD <= self._clock() - int(timestamp) <= _LONGEST_RETRY:
+            raise self.refusal(request.head, "expired")
         for position, key in enumerate(self._keys):
             expected = _sign(key, timestamp, token).encode()
             if any([compare_digest(expected, _encode(each or "")) for each in given]):  # noqa: C419 - all of them
-                self.count_match(position)
+                self.count_match(position, request.head)
                 return payload
-        raise Unauthentic('Signature error="wrong"')
-
-    def _is_expired(self, timestamp: str) -> bool:
-        """Return whether a time is too old, too far ahead, or not a number of seconds."""
-        if not _is_timestamp(timestamp):
-            return True
-        return not -_LARGEST_LEAD <= self._clock() - int(timestamp) <= _LONGEST_RETRY
+        raise self.refusal(request.head, "wrong")
 
 
 def _sign(key: bytes, timestamp: str, token: str) -> str:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from hmac import compare_digest, digest
 from secrets import token_urlsafe
 from types import MappingProxyType
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 from urllib.parse import urlencode, urlsplit
 
 from hookrow._arguments import reject
@@ -28,7 +28,7 @@ from hookrow._core.notification import (
 from hookrow._http import Request, RequestHead, Response, plain
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import Event, Unauthentic, text_of
-from hookrow.providers._built_in import ProviderRequest
+from hookrow.providers._built_in import Option, ProviderRequest
 from hookrow.providers._events import (
     CLIENT_ADDRESS,
     CLIENT_AGENT,
@@ -161,8 +161,12 @@ class Mandrill(EventProvider):
 
     name = "mandrill"
     credential = "key"
-    options: ClassVar[Mapping[str, bool]] = MappingProxyType({"url": True})
+    options: ClassVar[Mapping[str, Option]] = MappingProxyType({"url": Option(is_required=True)})
     proof = _SIGNATURE_HEADER
+    wrong_signature = (
+        "the key differs, or the URL is not exactly the one that was entered at Mandrill, or the "
+        "body was changed on its way"
+    )
     hard_bounce = "hard_bounce"
     precision: ClassVar[timedelta] = timedelta(seconds=1)
     probe_change: ClassVar[Notification] = PROBE_REACTIVATION
@@ -185,10 +189,10 @@ class Mandrill(EventProvider):
         self.reset_matches(len(keys))
 
     @classmethod
-    def generate(cls, **options: str) -> tuple[str, Self]:
+    def generate(cls, **options: Any) -> tuple[str, Self]:  # noqa: ANN401 - of `options`
         """Return a random key, and a provider that signs by it; see `BuiltIn`."""
         key = token_urlsafe()
-        return key, cls(key, url=options.get("url", _EXAMPLE_URL))
+        return key, cls(key, **{"url": _EXAMPLE_URL, **options})
 
     def admit(self, head: RequestHead) -> str | None:
         """Return None if the head has a signature, otherwise a challenge."""
@@ -202,10 +206,7 @@ class Mandrill(EventProvider):
         """Return whether the signature is missing or wrong; see `Provider`."""
         if not head.header(_SIGNATURE_HEADER):
             return f"it has no {_SIGNATURE_HEADER}"
-        return (
-            "its signature is wrong: the key differs, or the URL is not exactly the one that was "
-            "entered at Mandrill"
-        )
+        return f"its signature is wrong: {self.wrong_signature}"
 
     def verify(self, request: Request) -> None:
         """Raise `Unauthentic` if no key verifies the signature."""
@@ -246,6 +247,17 @@ class Mandrill(EventProvider):
         """Return the bytes of each event in the form of a request."""
         return _events(decode_form(body))
 
+    def doubt_about_url(self, url: str) -> str | None:
+        """Return a doubt if a URL is not the one that is signed, apart from its credentials."""
+        parts = urlsplit(self._url.decode())
+        signed = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        if url == signed:
+            return None
+        return (
+            f"Mandrill signs the URL that was entered there, which is {signed} by the setting url, "
+            "and not the URL of this check."
+        )
+
     @staticmethod
     def correct_message_id(stored: str) -> str | None:
         """Return a stored id without hyphens; see `BodyParser`."""
@@ -281,7 +293,7 @@ class Mandrill(EventProvider):
         content = self._url + fields.encode(errors="surrogateescape")
         for position, key in enumerate(self._keys):
             if compare_digest(_sign(key, content), given):
-                self.count_match(position)
+                self.count_match(position, request.head)
                 return form
         if form == _CHECK_FORM and compare_digest(_sign(_CHECK_KEY, content), given):
             return form

@@ -5,14 +5,13 @@ Postmark signs nothing: a secret in a custom header is the only proof.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from hmac import compare_digest
 from secrets import token_urlsafe
 from typing import Any, Self
 
 from hookrow._core.notification import Bounced, Complained, Notification
-from hookrow._http import PROBE_AGENT, SECRET_HEADER, Request, RequestHead
+from hookrow._http import SECRET_HEADER, Request, RequestHead
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import Event, check_secrets
 from hookrow.providers._built_in import BuiltIn, ProviderRequest
@@ -46,8 +45,6 @@ class Postmark(BuiltIn):
     header: str = SECRET_HEADER
     proof = SECRET_HEADER
     hard_bounce = "HardBounce"
-    matched: Counter[int]
-    old_matches: int
 
     def __init__(self, *secrets: str) -> None:
         self.accept(*secrets)
@@ -63,7 +60,7 @@ class Postmark(BuiltIn):
         for secret in secrets:
             if fault := why_no_header(secret):
                 raise ConfigurationError(NO_HEADER.format(fault))
-        self.matched = Counter(dict.fromkeys(range(len(secrets)), 0))
+        self.reset_matches(len(secrets))
         self.secrets: Sequence[str] = secrets
         self._encoded = [secret.encode() for secret in secrets]
 
@@ -80,9 +77,7 @@ class Postmark(BuiltIn):
                 matched = position
         if matched is None:
             return f'Secret error="{"wrong" if value else "missing"}"'
-        self.matched[matched] += 1
-        if matched and head.header("user-agent") != PROBE_AGENT:
-            self.old_matches += 1
+        self.count_match(matched, head)
         return None
 
     def describe_unauthentic(self, head: RequestHead) -> str:
@@ -106,7 +101,7 @@ class Postmark(BuiltIn):
         return ProviderRequest(headers | {self.header: self.secrets[0]}, body)
 
     @classmethod
-    def generate(cls, **_: str) -> tuple[str, Self]:
+    def generate(cls, **_: object) -> tuple[str, Self]:
         """Return a random secret, and a provider that accepts it; see `BuiltIn`."""
         secret = token_urlsafe()
         return secret, cls(secret)

@@ -14,7 +14,7 @@ from datetime import timedelta
 from secrets import token_urlsafe
 from time import time
 from types import MappingProxyType
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from hookrow._arguments import check_flags, check_function, reject
 from hookrow._core.notification import (
@@ -30,7 +30,7 @@ from hookrow._core.notification import (
 from hookrow._http import Request, RequestHead
 from hookrow.errors import ConfigurationError, MissingExtra
 from hookrow.providers._base import Event, Unauthentic, text_of
-from hookrow.providers._built_in import ProviderRequest
+from hookrow.providers._built_in import Option, ProviderRequest
 from hookrow.providers._events import (
     CLIENT_ADDRESS,
     CLIENT_AGENT,
@@ -186,8 +186,12 @@ class SendGrid(EventProvider):
 
     name = "sendgrid"
     credential = "public_key"
-    options: ClassVar[Mapping[str, bool]] = MappingProxyType({"message_id_key": False})
+    options: ClassVar[Mapping[str, Option]] = MappingProxyType(
+        {"message_id_key": Option(), "groups": Option(bool)}
+    )
     proof = _SENDGRID_SIGNATURE
+    wrong_signature = "the key differs, or the body was changed on its way"
+    tolerance = f"{_OLDEST_SIGNATURE // 3600} hours ago, or {_MOST_AHEAD // 60} minutes ahead"
     hard_bounce = "bounce"
     precision: ClassVar[timedelta] = timedelta(seconds=1)
     probe_change: ClassVar[Notification] = PROBE_SUPPRESSION
@@ -214,12 +218,12 @@ class SendGrid(EventProvider):
         self.accept(*keys)
 
     @classmethod
-    def generate(cls, **options: str) -> tuple[str, Self]:
+    def generate(cls, **options: Any) -> tuple[str, Self]:  # noqa: ANN401 - of `options`
         """Return the public key of a new pair, and a provider that signs by it; see `BuiltIn`."""
         private = generate_private_key(SECP256R1())
         der = private.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         public = b64encode(der).decode()
-        provider = cls(public, message_id_key=options.get("message_id_key"))
+        provider = cls(public, **options)
         provider._private_key = private
         return public, provider
 
@@ -259,7 +263,7 @@ class SendGrid(EventProvider):
             return "it was signed in the future, by this machine's clock"
         if age > _OLDEST_SIGNATURE:
             return "it was signed more than a day ago, by this machine's clock"
-        return "its signature is wrong: the key differs, or the body was changed on its way"
+        return f"its signature is wrong: {self.wrong_signature}"
 
     def verify(self, request: Request) -> None:
         """Raise `Unauthentic` if no key verifies the signature."""
@@ -273,7 +277,7 @@ class SendGrid(EventProvider):
                 key.verify(signature, content, ECDSA(SHA256()))
             except InvalidSignature:
                 continue
-            self.count_match(position)
+            self.count_match(position, request.head)
             return
         raise Unauthentic('Signature error="wrong"')
 

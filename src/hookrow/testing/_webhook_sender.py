@@ -32,7 +32,7 @@ class WebhookSender:
     hard_bounce: str
     """The type of a bounce after which the provider suppresses the address."""
 
-    def __init__(self, name: str, **options: str) -> None:
+    def __init__(self, name: str, **options: str | bool) -> None:
         self._provider: BuiltIn
         self.credential, self._provider = built_in(name).generate(**options)
         self.provider = self._provider
