@@ -13,7 +13,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from hookrow import RequestHead
+from hookrow._cli.entries import read_entries
+from hookrow.django._providers import read_entries as read_project_entries
 from hookrow.providers import amazon_ses, brevo, mailgun, mailjet, mandrill, resend, sendgrid
+from hookrow.providers._built_in import credential_settings
+from hookrow.providers._registry import built_in
 from session import ROOT, execute, read_blocks, read_files
 from wire import ENDPOINT
 
@@ -27,12 +31,11 @@ def sendgrid_key() -> str:
 
 
 class Page(NamedTuple):
-    """What a page must have: the settings of its provider, and the events that have an effect.
+    """What a page must have: the events that have an effect.
 
     `variable` is the environment variable of its code, with the value of the first setting.
     """
 
-    settings: Collection[str]
     variable: str
     value: str
     events: Collection[str]
@@ -40,27 +43,20 @@ class Page(NamedTuple):
 
 PAGES: Mapping[str, Page] = {
     "amazon-ses": Page(
-        ["topic"],
         "SES_TOPIC",
         "arn:aws:sns:eu-west-1:123456789012:mail-events",
         {*amazon_ses._SES_EFFECTS, "Bounce", "Subscription"},
     ),
-    "brevo": Page(["credentials"], "BREVO_CREDENTIALS", "user:a-long-password", brevo._EFFECTS),
-    "mailgun": Page(
-        ["signing_key"], "MAILGUN_SIGNING_KEY", "a-signing-key", {*mailgun._EFFECTS, "failed"}
-    ),
+    "brevo": Page("BREVO_CREDENTIALS", "user:a-long-password", brevo._EFFECTS),
+    "mailgun": Page("MAILGUN_SIGNING_KEY", "a-signing-key", {*mailgun._EFFECTS, "failed"}),
     "mailjet": Page(
-        ["credentials"],
         "MAILJET_CREDENTIALS",
         "user:a-long-password",
         {*mailjet._EFFECTS, "bounce", "blocked"},
     ),
-    "mandrill": Page(["key", "url"], "MANDRILL_KEY", "a-key-of-mandrill", mandrill._EFFECTS),
-    "resend": Page(
-        ["secret"], "RESEND_SECRET", "whsec_MDEyMzQ1Njc4OWFiY2RlZg==", resend._EVENT_TYPES
-    ),
+    "mandrill": Page("MANDRILL_KEY", "a-key-of-mandrill", mandrill._EFFECTS),
+    "resend": Page("RESEND_SECRET", "whsec_MDEyMzQ1Njc4OWFiY2RlZg==", resend._EVENT_TYPES),
     "sendgrid": Page(
-        ["public_key"],
         "SENDGRID_PUBLIC_KEY",
         sendgrid_key(),
         {*sendgrid._SENDGRID_EFFECTS, *sendgrid._GROUP_EFFECTS, "bounce", "dropped"},
@@ -99,14 +95,34 @@ def test_the_receiver(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @every_page
 def test_the_settings(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """hookrow.toml and Django's settings have the same ones."""
+    """The blocks for hookrow.toml and Django have what is required, and the page names the rest."""
     page, entry = PAGES[name], name.replace("-", "_")
+    kind = built_in(entry)
+    [credential, *_], required = credential_settings(kind.credential), [*kind.required_settings()]
     monkeypatch.setenv(page.variable, page.value)
     [block] = read_blocks(f"{FOLDER}/{name}.md", "toml")
-    settings = tomllib.loads(block)["providers"][entry]
-    assert [each.removesuffix("_file") for each in settings] == [*page.settings]
+    settings = tomllib.loads(block)["providers"]
+    assert settings[entry].keys() <= {*kind.setting_names()}
+    assert [each.removesuffix("_file") for each in settings[entry]] == required
+    assert [each.name for each in read_entries(settings, {}, "hookrow.toml").entries] == [entry]
     project = execute(read_files(f"{FOLDER}/{name}.md")["project/settings.py"])["HOOKROW"]
-    assert [each.lower() for each in project["PROVIDERS"][entry]] == [*page.settings]
+    assert [each.lower() for each in project["PROVIDERS"][entry]] == required
+    [of_django] = read_project_entries(project["PROVIDERS"])
+    assert of_django.build().name == entry
+    text = (ROOT / FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    for setting in {*kind.setting_names()} - {credential, f"{credential}_file"}:
+        assert re.search(rf"\b{setting}\b", text), setting
+        assert re.search(rf"\b{setting.upper()}\b", text), setting
+
+
+@pytest.mark.parametrize(
+    "page", [str(each.relative_to(ROOT)) for each in sorted((ROOT / "docs").rglob("*.md"))]
+)
+def test_the_entries_in_every_page(page: str) -> None:
+    """The command accepts each example with the table [providers]."""
+    for block in read_blocks(page, "toml"):
+        if providers := tomllib.loads(block).get("providers"):
+            assert read_entries(providers, {}, page).entries
 
 
 @every_page

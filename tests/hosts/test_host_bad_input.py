@@ -4,11 +4,13 @@ What each provider reads is in its unit tests. Here, every request gets the righ
 an error in a log line, and no event is lost.
 """
 
+import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from time import perf_counter
 from urllib.parse import urlencode
 
@@ -17,12 +19,14 @@ from drivers import MOUNT, mounted
 
 import wire
 from engines import MEMORY
-from hookrow import Receiver
+from hookrow import Receiver, Request
+from hookrow.providers._registry import built_in
 from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import Tables
-from senders import SENDERS
+from senders import SENDERS, amazon_ses, mailgun, resend, sendgrid
 from senders.sender import ADA
+from times import DAY, HOUR
 from wire import ENDPOINT, PATIENCE, Answer
 
 BATCHED = [name for name, sender in SENDERS.items() if sender.is_batched]
@@ -79,7 +83,7 @@ def _without_errors(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 def test_requests_that_are_not_authentic(mount: Mounted) -> None:
     """No header, each of them twice, and those of another provider.
 
-    The signature of Mailgun is in the body.
+    Mailgun's signature is in the body; see `test_mailgun_does_not_sign_the_event`.
     """
     requests = {
         name: sender.request(sender.opened(0))
@@ -94,6 +98,130 @@ def test_requests_that_are_not_authentic(mount: Mounted) -> None:
             assert (answer.status, answer.body) == (401, b"Cannot verify webhook"), (name, given)
             assert answer.header("www-authenticate")
         assert mount.outcomes(name) == {}
+
+
+def test_signatures_and_credentials_of_others(mount: Mounted) -> None:
+    """They are of the right form, but another key or password made them."""
+    for name in SENDERS:
+        forged = built_in(name).forge(built_in(name).compose_probe())
+        given = [(key.encode(), value.encode()) for key, value in forged.headers.items()]
+        if name == "amazon_ses":  # the random topic is refused before the certificate is fetched
+            given += [*given, (b"x-amz-sns-topic-arn", amazon_ses.TOPIC.encode())]
+        answer = mount.post(name, forged.body, given)
+        assert (answer.status, answer.body) == (401, b"Cannot verify webhook"), name
+        assert mount.outcomes(name) == {}
+
+
+@pytest.mark.parametrize("name", [each for each in SENDERS if each != "mailgun"])
+def test_a_signature_over_another_body(mount: Mounted, name: str) -> None:
+    """Postmark, Mailjet and Brevo have credentials, which cover no body."""
+    sender = SENDERS[name]
+    first, second = sender.request(sender.opened(0)), sender.request(sender.opened(1))
+    status = mount.post(name, second.body, first.head.headers).status
+    signs_bodies = name in {"resend", "amazon_ses", "sendgrid", "mandrill"}
+    # The signature of a message of SNS is in its body, beside the event.
+    is_mixed = signs_bodies and name != "amazon_ses"
+    assert status == (401 if is_mixed else 200)
+    assert mount.outcomes(name) == ({} if is_mixed else {"recorded": 1})
+    changed = second.body.replace(b"ada", b"eve")
+    assert changed != second.body
+    status = mount.post(name, changed, second.head.headers).status
+    assert status == (401 if signs_bodies else 404 if name == "postmark" else 200)
+
+
+def test_mailgun_does_not_sign_the_event(mount: Mounted) -> None:
+    """The last of several signatures in the body counts, as of all equal names."""
+    own, others = mailgun.block(at=datetime.now(UTC)), mailgun.block(key="the key of another")
+    for signatures, status in (([others], 401), ([own, others], 401), ([others, own], 200)):
+        members = [f'"signature": {json.dumps(each)}' for each in signatures]
+        event = json.dumps(mailgun.event("opened"))
+        body = f'{{{", ".join(members)}, "event-data": {event}}}'.encode()
+        answer = mount.post("mailgun", body, mailgun.post(body).head.headers)
+        assert answer.status == status
+    assert mount.outcomes("mailgun") == {"recorded": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "oldest"),
+    [("resend", timedelta(minutes=5)), ("sendgrid", DAY + HOUR), ("mailgun", 12 * HOUR)],
+)
+def test_the_time_of_a_signature(mount: Mounted, name: str, oldest: timedelta) -> None:
+    """It is too old, too far ahead, or not a time; the providers have different limits."""
+    margin, now = timedelta(minutes=1), datetime.now(UTC).replace(microsecond=0)
+    for at, status in (
+        (now - oldest + margin, 200),
+        (now - oldest - margin, 401),
+        (now + timedelta(minutes=4), 200),
+        (now + timedelta(minutes=6), 401),
+        (datetime(1970, 1, 1, tzinfo=UTC), 401),
+        (datetime(9999, 12, 31, tzinfo=UTC), 401),
+    ):
+        request = SIGNED_AT[name](at)
+        assert mount.post(name, request.body, request.head.headers).status == status, at
+
+
+SIGNED_AT: Mapping[str, Callable[[datetime], Request]] = {
+    "resend": lambda at: resend.signed(b"{}", resend.SECRET, at=at),
+    "sendgrid": lambda at: sendgrid.signed(b"[]", at=int(at.timestamp())),
+    "mailgun": lambda at: mailgun.signed(mailgun.event("opened"), at=at),
+}
+"""Returns an authentic request, except for its time, by the name of the provider."""
+
+
+@pytest.mark.parametrize("content_type", [b"application/x-www-form-urlencoded", b"text/plain", b""])
+def test_the_type_of_the_content(mount: Mounted, content_type: bytes) -> None:
+    """It decides only for Mailgun, which sends JSON and forms."""
+    for name, sender in SENDERS.items():
+        sent = sender.request(sender.opened(0))
+        headers = [each for each in sent.head.headers if each[0].lower() != b"content-type"]
+        status = mount.post(name, sent.body, [*headers, (b"Content-Type", content_type)]).status
+        assert status == (401 if name == "mailgun" else 200), name
+
+
+@pytest.mark.parametrize(
+    ("name", "ids"),
+    [
+        ("sendgrid", {"sg_event_id": "another"}),
+        ("mailgun", {"id": "another"}),
+        ("brevo", {"id": 4712}),
+        ("mailjet", {"Message_GUID": "another"}),
+        ("amazon_ses", {}),
+    ],
+)
+def test_the_same_event_with_another_id(
+    mount: Mounted, name: str, ids: Mapping[str, object]
+) -> None:
+    """It is one entry of the log. Each message of SNS has another id, too."""
+    sender = SENDERS[name]
+    for number, event in enumerate((sender.opened(0), sender.opened(0) | ids)):
+        sent = sender.request(event)
+        if name == "amazon_ses":
+            text = sender.pack([event]).decode()
+            sent = amazon_ses.signed(amazon_ses.message(text, MessageId=f"id-{number}"))
+        assert mount.post(name, sent.body, sent.head.headers).status == 200
+    assert mount.store.log is not None
+    [entry] = mount.store.log.newest(Query(), limit=2)
+    assert entry.attempts == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("sendgrid", "timestamp"),
+        ("mandrill", "ts"),
+        ("mailjet", "time"),
+        ("mailgun", "timestamp"),
+        ("brevo", "ts_epoch"),
+    ],
+)
+def test_times_that_are_none(mount: Mounted, name: str, field: str) -> None:
+    """An event without a time is logged, and changes nothing. One before 1970 has a time."""
+    sender, before_1970 = SENDERS[name], -1
+    times = [2**53 + 1, 2**63, 10**30, -(10**30), 1e308, "soon", "1" * 400, None, True, [], {}]
+    for time in (before_1970, *times):
+        sent = sender.request(sender.opened(0) | {field: time})
+        assert mount.post(name, sent.body, sent.head.headers).status == 200
+    assert mount.outcomes(name) == {"recorded": 1, "unsupported": len(times)}
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,25 @@ def test_several_secrets_are_counted_by_position() -> None:
         resend.read(signed(b"{}", OLD))
 
 
+def test_two_webhooks_with_one_url() -> None:
+    """Each has a secret. An event that both send has the same id, so it is one entry of the log."""
+    database = people("ada")
+    delivered, other = (json.dumps(event(type_)).encode() for type_ in ("email.delivered", "other"))
+    with closing(Receiver(provider(SECRET, OLD), database)) as receiver:
+        for request, status in (
+            (signed(delivered, SECRET), 200),
+            (signed(delivered, OLD), 200),
+            (signed(other, OLD, id_="msg_2"), 200),
+            (signed(other, f"whsec_{b64encode(b'of a third webhook').decode()}"), 401),
+        ):
+            assert receiver(request).status == status
+    assert database.tables.dispatch("m-ada").delivered_at == AT
+    assert {each.record_type: each.attempts for each in database.logged()} == {
+        "Delivery": 2,
+        "other": 1,
+    }
+
+
 @pytest.mark.parametrize(
     ("changed", "error"),
     [

@@ -129,6 +129,13 @@ def test_groups() -> None:
     assert read(*payloads, by=SendGrid(der(), groups=True)) == expected
 
 
+@pytest.mark.parametrize("factor", [1, 1000])
+def test_a_time_in_milliseconds(factor: int) -> None:
+    """That of a marketing campaign, in the samples of SendGrid's page."""
+    sent = event("open", timestamp=int(AT.timestamp()) * factor)
+    assert [*READY.read_event(sent).notifications] == [Opened(ADA, ID, AT)]
+
+
 def test_an_account_event() -> None:
     payload = {
         "event": "account_status_change",

@@ -96,7 +96,10 @@ def _compose_bounce(type_: str, subtype: str, status: str, diagnosis: str) -> Fi
 
 
 def _compose_preferences(*, unsubscribe: bool) -> Fields:
-    old, new = ({"unsubscribeAll": each} for each in (not unsubscribe, unsubscribe))
+    old, new = (
+        {"unsubscribeAll": each, "topicSubscriptionStatus": []}
+        for each in (not unsubscribe, unsubscribe)
+    )
     return {
         "contactList": "subscribers",
         "source": "UnsubscribeHeader",

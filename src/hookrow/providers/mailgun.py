@@ -84,7 +84,7 @@ the status code of the failure; a form has only the latter."""
 
 _VISIT: Fields = {
     "ip": CLIENT_ADDRESS,
-    "client-info": {"user-agent": CLIENT_AGENT, "client-type": "browser"},
+    "client-info": {"user-agent": CLIENT_AGENT, "client-type": "browser", "bot": None},
 }
 
 _PERMANENT = "permanent"
@@ -92,7 +92,7 @@ _PERMANENT = "permanent"
 
 
 def _compose_failure(reason: str, code: int, text: str, **more: object) -> Fields:
-    status = {"code": code, "message": text, "description": "", "attempt-no": 1, **more}
+    status = {"code": code, "message": text, "description": None, "attempt-no": 1, **more}
     return {"event": "failed", "severity": "permanent", "reason": reason, "delivery-status": status}
 
 
@@ -113,6 +113,12 @@ _COMPOSED: Mapping[KindOfEvent, Fields] = {
     MANUAL: {"event": "unsubscribed", **_VISIT},
 }
 """The fields of the event for each kind of notification, besides those of all events."""
+
+_VISITS = {"opened", "clicked", "unsubscribed"}
+"""The events whose only header is the message id."""
+
+_LOG_LEVELS = {"failed": "error", "complained": "warn"}
+"""The levels of composed events, unless it is "info"."""
 
 _SOFT_CODES = {"552"}
 _SOFT_ENHANCED_CODES = {"5.2.2", "4.2.2"}
@@ -233,18 +239,21 @@ class Mailgun(EventProvider):
             return None
         recipient = notification.recipient or ""
         headers = {"to": recipient, "from": "news@example.com", "subject": "News"}
+        if fields["event"] in _VISITS:
+            headers = {}
         if notification.message_id is not None:
             headers["message-id"] = notification.message_id.removeprefix("<").removesuffix(">")
         event: dict[str, object] = {
             "id": token_urlsafe(16),
             "timestamp": at.timestamp(),
-            "log-level": "error" if fields["event"] == "failed" else "info",
+            "log-level": _LOG_LEVELS.get(fields["event"], "info"),
             "recipient": recipient,
             "recipient-domain": recipient.partition("@")[2],
-            "message": {"headers": headers, "attachments": [], "size": 1210},
-            "tags": ["newsletter"],
+            "recipient-provider": "Other",
+            "message": {"headers": headers, "size": 1210},
+            "tags": ["*"] if fields["event"] == "unsubscribed" else ["newsletter"],
             "campaigns": [],
-            "user-variables": {},
+            "user-variables": [],
         }
         return encode({**fields, **event})
 

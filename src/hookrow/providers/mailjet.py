@@ -86,7 +86,7 @@ _COMPOSED: Mapping[KindOfEvent, Fields] = {
     (Bounced, "mailbox inactive"): _compose_bounce("mailbox inactive", "recipient", is_hard=True),
     (Bounced, "invalid domain"): _compose_bounce("invalid domain", "domain", is_hard=True),
     (Bounced, "quota exceeded"): _compose_bounce("quota exceeded", "recipient", is_hard=False),
-    (Bounced, "connection issue"): _compose_bounce("connection issue", "mailjet", is_hard=False),
+    (Bounced, "connection issue"): _compose_bounce("connection issue", "system", is_hard=False),
     Complained: {"event": "spam", "source": "JMRPP"},
     HARD_BOUNCE: _compose_blocked("user unknown"),
     COMPLAINT: _compose_blocked("spam reporter"),

@@ -236,7 +236,8 @@ class Mandrill(EventProvider):
         if at is None:
             return None
         if kind == MANUAL and notification.message_id is not None:
-            return _compose_message({"event": "unsub"}, notification, at)
+            fields = {"event": "unsub", "msg": {"state": "unsub"}}
+            return _compose_message(fields, notification, at)
         if kind in _COMPOSED:
             return _compose_message(_COMPOSED[kind], notification, at)
         if kind in _COMPOSED_ENTRIES:

@@ -10,7 +10,7 @@ import binascii
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from secrets import token_urlsafe
 from time import time
 from types import MappingProxyType
@@ -127,13 +127,17 @@ _SENDGRID_COMPOSED: Mapping[KindOfEvent, Fields] = {
     Complained: {"event": "spamreport"},
     HARD_BOUNCE: {"event": "dropped", "reason": "Bounced Address", "status": "5.0.0"},
     COMPLAINT: {"event": "dropped", "reason": "Spam Reporting Address", "status": "5.0.0"},
-    MANUAL: {"event": "unsubscribe", **_VISIT},
+    MANUAL: {"event": "unsubscribe"},
 }
 _GROUP_COMPOSED: Mapping[KindOfEvent, Fields] = {
     Reactivated: {"event": "group_resubscribe", "asm_group_id": 10, **_VISIT},
 }
 """The fields of the event for each kind of notification, besides those of all events. The latter
 have an effect only with `groups`."""
+
+_WITHOUT_SMTP_ID = {"open", "click", "unsubscribe"}
+"""The events that do not have the header `Message-ID` of the email, which is that of its sender if
+it was sent by SMTP."""
 
 _IDENTIFYING = (
     "event",
@@ -285,7 +289,7 @@ class SendGrid(EventProvider):
         """Return the request with an event, if `generate` returned the provider; see `BuiltIn`."""
         if self._private_key is None:
             return None
-        array, timestamp = b"[%b]" % body, str(int(self._clock()))
+        array, timestamp = b"[%b]\r\n" % body, str(int(self._clock()))
         signature = self._private_key.sign(timestamp.encode() + array, ECDSA(SHA256()))
         headers = {
             "Content-Type": "application/json",
@@ -312,7 +316,8 @@ class SendGrid(EventProvider):
             event[self._message_id_key] = id_
         elif id_ is not None:
             event["sg_message_id"] = f"{id_}.recvd-6b9f8c7d5-x2x4x-1-67400000-1.0"
-            event["smtp-id"] = f"<{id_}@geopod-ismtpd-1>"
+            if fields["event"] not in _WITHOUT_SMTP_ID:
+                event["smtp-id"] = f"<{id_}@geopod-ismtpd-1>"
         return encode({**event, **fields})
 
     def split(self, body: bytes) -> Sequence[bytes]:
@@ -331,7 +336,7 @@ class SendGrid(EventProvider):
             self._effects(fields),
             recipient,
             message_id,
-            time_of_seconds(fields.get("timestamp")),
+            _time_of(fields.get("timestamp")),
             bounce_type=text_of(fields.get("type")),
         )
         identity = None
@@ -388,6 +393,15 @@ class SendGrid(EventProvider):
         if not timestamp.isdigit() or len(timestamp) > _MOST_DIGITS:
             return None
         return self._clock() - int(timestamp)
+
+
+def _time_of(timestamp: object) -> datetime | None:
+    """Return the time of an event, which has seconds.
+
+    In SendGrid's samples of marketing campaigns, it has milliseconds, which are beyond any time in
+    seconds.
+    """
+    return time_of_seconds(timestamp) or time_of_seconds(timestamp, per_second=1000)
 
 
 def _check_name(name: object) -> None:
