@@ -1,4 +1,8 @@
-"""The requests of every built-in provider, which are signed without hookrow."""
+"""The requests of every built-in provider, which are signed without hookrow.
+
+`hookrow.testing.WebhookSender` signs requests, too, by code that its verification shares, so it
+would not find a mistake in both. `unit/test_webhook_sender.py` shows that the two sign alike.
+"""
 
 from collections.abc import Mapping
 

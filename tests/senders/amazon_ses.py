@@ -61,8 +61,8 @@ def message(text: str, **changed: str) -> dict[str, str]:
     }
 
 
-def signed(envelope: Mapping[str, str], signing: rsa.RSAPrivateKey | None = None) -> Request:
-    """Return a request with a message, which is signed as SNS documents it."""
+def content(envelope: Mapping[str, str]) -> bytes:
+    """Return what SNS signs of a message, as it documents it."""
     names = ["Message", "MessageId", "SubscribeURL", "Subject", "Timestamp", "Token", "TopicArn"]
     is_plain = envelope["Type"] == "Notification"
     left_out = {"SubscribeURL", "Token"} if is_plain else {"Subject"}
@@ -71,9 +71,13 @@ def signed(envelope: Mapping[str, str], signing: rsa.RSAPrivateKey | None = None
         for name in [*names, "Type"]
         if name in envelope and name not in left_out
     ]
-    content = "".join(lines).encode("utf-8", "surrogatepass")
+    return "".join(lines).encode("utf-8", "surrogatepass")
+
+
+def signed(envelope: Mapping[str, str], signing: rsa.RSAPrivateKey | None = None) -> Request:
+    """Return a request with a message, and its signature."""
     hash_ = hashes.SHA256() if envelope["SignatureVersion"] == "2" else hashes.SHA1()
-    signature = (signing or key()).sign(content, PKCS1v15(), hash_)
+    signature = (signing or key()).sign(content(envelope), PKCS1v15(), hash_)
     body = {**envelope, "Signature": b64encode(signature).decode()}
     return posted(json.dumps(body).encode(), envelope["Type"])
 
