@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from time import perf_counter
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 import pytest
 from drivers import MOUNT, mounted
@@ -20,6 +20,7 @@ from drivers import MOUNT, mounted
 import wire
 from engines import MEMORY
 from hookrow import Receiver, Request
+from hookrow.providers._json import DEEPEST
 from hookrow.providers._registry import built_in
 from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
@@ -277,6 +278,23 @@ def test_broken_events_among_good_ones(mount: Mounted, name: str) -> None:
         "unsupported": len(broken),
         "subscriber_not_found": 1,
     }
+
+
+@pytest.mark.parametrize("name", BATCHED)
+@pytest.mark.parametrize("levels", [400, 600, 995, 100_000])
+def test_a_deeply_nested_event_among_good_ones(mount: Mounted, name: str, levels: int) -> None:
+    """It is too deep from 501 levels on, and the good ones are recorded."""
+    sender, mark = SENDERS[name], "deep"
+    packed = sender.pack([sender.opened(0), sender.opened(1) | {"deep": mark}, sender.opened(2)])
+    deep = "[" * levels + "]" * levels
+    quoted = (quote_plus(f'"{mark}"'), quote_plus(deep)) if name == "mandrill" else None
+    old, new = quoted or (f'"{mark}"', deep)
+    start, _, end = packed.rpartition(old.encode())
+    assert mount.sign(name, start + new.encode() + end) == (200, b"")
+    is_read = levels < DEEPEST
+    assert mount.outcomes(name) == {"recorded": 3} | (
+        {} if is_read else {"recorded": 2, "unsupported": 1}
+    )
 
 
 @pytest.mark.parametrize("name", BATCHED)

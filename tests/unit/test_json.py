@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hookrow.providers._json import DEEPEST, decode, encode, is_too_deep, replace_surrogates
+from hookrow.providers._events import split_array
+from hookrow.providers._json import (
+    DEEPEST,
+    decode,
+    encode,
+    is_too_deep,
+    replace_surrogates,
+    split_deep_array,
+)
 
 ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 HALF = rb'"\ud83d"'
@@ -133,6 +141,32 @@ def test_deep_nesting(calls: int) -> None:
 def test_brackets(body: bytes, expected: bool) -> None:  # noqa: FBT001 - a parameter
     """Only those that are open at the same time count."""
     assert is_too_deep(body) is expected
+
+
+@pytest.mark.parametrize(
+    ("body", "elements"),
+    [
+        (b"[]", [b""]),
+        (b' [1 ,\n{"a": [1, 2]}, [] ]\r\n', [b"1", b'{"a": [1, 2]}', b"[]"]),
+        (rb'["a,[\"", "\\", {"}": ","}]', [rb'"a,[\""', rb'"\\"', b'{"}": ","}']),
+        (b"[1, 2", None),
+        (b"1, 2]", None),
+        (b"{}", None),
+        (b"", None),
+    ],
+)
+def test_splitting_a_deep_array(body: bytes, elements: list[bytes] | None) -> None:
+    """Only commas between its elements count, and the body is returned if it is no array."""
+    assert split_deep_array(body) == (elements or [body])
+
+
+@given(st.lists(VALUES, min_size=1))
+def test_an_array_is_split_alike_however_deep_it_is(values: list[object]) -> None:
+    body = json.dumps(values, indent=1).encode()
+    found, expected = (split(body) for split in (split_deep_array, split_array))
+    assert repr([decode(each, ANY) for each in found]) == repr(
+        [decode(each, ANY) for each in expected]
+    )
 
 
 def called_by(calls: int, function: Callable[[], object]) -> object:

@@ -25,7 +25,7 @@ from hookrow._core.rules import PROBE
 from hookrow._http import Request, RequestHead
 from hookrow.providers._base import Event, Unauthentic, text_of, utc
 from hookrow.providers._built_in import BuiltIn
-from hookrow.providers._json import decode, encode, is_too_deep, replace_surrogates
+from hookrow.providers._json import decode, encode, replace_surrogates, split_deep_array
 from hookrow.providers._unreadable import explain_unreadable
 
 CLIENT_AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
@@ -202,21 +202,20 @@ def identity_of(
 def split_array(body: bytes) -> Sequence[bytes]:
     """Return the bytes of each element of a JSON array, or the body if it is not an array.
 
-    The same if one element is nested too deeply: what follows it is then not known to be JSON.
+    An element may be nested too deeply, or not be JSON in such an array; the others are the same.
     """
     try:
         body.decode()  # msgspec does not check strings that it skips
-        elements = [bytes(each) for each in _raw_decoder.decode(body)]
+        return [bytes(each) for each in _raw_decoder.decode(body)]
     except RecursionError:
-        return [body]
+        return split_deep_array(body)
     except ValueError:
         pass
-    else:
-        # The whole body has too many brackets for a quick answer.
-        return [body] if any(map(is_too_deep, elements)) else elements
     try:
         return [encode(each) for each in decode(body, _array_decoder)]
-    except (ValueError, RecursionError):
+    except RecursionError:
+        return split_deep_array(body)
+    except ValueError:
         return [body]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import copysign, isinf
 from typing import Any, TypeVar
@@ -29,6 +29,8 @@ arrival, but not in a replay. RFC 8259, section 9, permits a limit.
 """
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_TOKEN = re.compile(_STRING.pattern + rb"|[\[\]{},]", re.DOTALL)
+_WHITESPACE = b" \t\r\n"
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS = bytes({*range(256)} - _STEPS.keys())
 
@@ -61,6 +63,24 @@ def is_too_deep(body: bytes) -> bool:
         return False
     brackets = _STRING.sub(b"", body).translate(None, _NO_BRACKETS)
     return any(level > DEEPEST for level in accumulate(map(_STEPS.__getitem__, brackets)))
+
+
+def split_deep_array(body: bytes) -> Sequence[bytes]:
+    """Return the bytes of each element of an array with any number of levels.
+
+    The elements may have other faults. Returns the body if it is not an array.
+    """
+    array, elements = body.strip(_WHITESPACE), list[bytes]()
+    level, start = 0, 1
+    for token in _TOKEN.finditer(array):
+        kind = token[0]
+        if kind == b"," and level == 1:
+            elements.append(array[start : token.start()].strip(_WHITESPACE))
+            start = token.end()
+        level += _STEPS.get(kind[0], 0)
+    if level != 0 or not (array.startswith(b"[") and array.endswith(b"]")):
+        return [body]
+    return [*elements, array[start:-1].strip(_WHITESPACE)]
 
 
 def decode_text(text: str) -> Any:  # noqa: ANN401 - any JSON
