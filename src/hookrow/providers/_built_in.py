@@ -56,7 +56,7 @@ class BuiltIn(Provider):
     """Why a signature may be wrong, as a clause, if requests have one."""
 
     tolerance: ClassVar[str] = ""
-    """What the time of a signature must not be, as in "5 minutes ago, or 5 minutes ahead"."""
+    """The limits of a signature's time, as in "12 hours ago, or 5 minutes ahead", if it has one."""
 
     hard_bounce: ClassVar[str] = "Permanent"
     """The type of a bounce after which the provider suppresses the address."""
@@ -141,8 +141,8 @@ class BuiltIn(Provider):
     def count_match(self, position: int, head: RequestHead) -> None:
         """Count a request with the credential at this position; 0 is the newest.
 
-        `old_matches` excludes the probes of `hookrow check`, because a person sends them, and not
-        the provider, whose settings are still to be changed.
+        `old_matches` excludes the probes of `hookrow check`: a person sends them, so they do not
+        show that the provider still uses the credential.
         """
         self.matched[position] += 1
         if position and head.header("user-agent") != PROBE_AGENT:

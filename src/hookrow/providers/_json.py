@@ -29,7 +29,7 @@ arrival, but not in a replay. RFC 8259, section 9, permits a limit.
 """
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_TOKEN = re.compile(_STRING.pattern + rb"|[\[\]{},]", re.DOTALL)
+_STRING_OR_SIGN = re.compile(_STRING.pattern + rb"|[\[\]{},]", re.DOTALL)
 _WHITESPACE = b" \t\r\n"
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS = bytes({*range(256)} - _STEPS.keys())
@@ -72,7 +72,7 @@ def split_deep_array(body: bytes) -> Sequence[bytes]:
     """
     array, elements = body.strip(_WHITESPACE), list[bytes]()
     level, start = 0, 1
-    for token in _TOKEN.finditer(array):
+    for token in _STRING_OR_SIGN.finditer(array):
         kind = token[0]
         if kind == b"," and level == 1:
             elements.append(array[start : token.start()].strip(_WHITESPACE))

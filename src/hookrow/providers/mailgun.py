@@ -238,9 +238,9 @@ class Mailgun(EventProvider):
         if fields is None or at is None:
             return None
         recipient = notification.recipient or ""
-        headers = {"to": recipient, "from": "news@example.com", "subject": "News"}
-        if fields["event"] in _VISITS:
-            headers = {}
+        headers = {}
+        if fields["event"] not in _VISITS:
+            headers = {"to": recipient, "from": "news@example.com", "subject": "News"}
         if notification.message_id is not None:
             headers["message-id"] = notification.message_id.removeprefix("<").removesuffix(">")
         event: dict[str, object] = {

@@ -43,6 +43,7 @@ from hookrow.providers._events import (
     Fields,
     KindOfEvent,
     Reading,
+    challenge_of,
     id_of,
     kind_of_event,
     notifications_of,
@@ -196,7 +197,7 @@ class Mandrill(EventProvider):
 
     def admit(self, head: RequestHead) -> str | None:
         """Return None if the head has a signature, otherwise a challenge."""
-        return None if head.header(_SIGNATURE_HEADER) else 'Signature error="missing"'
+        return None if head.header(_SIGNATURE_HEADER) else challenge_of("missing")
 
     def probe(self, head: RequestHead) -> Response | None:
         """Return 200 to a HEAD request, by which Mandrill checks a new URL."""
@@ -289,7 +290,7 @@ class Mandrill(EventProvider):
         given = request.head.header(_SIGNATURE_HEADER) or b""
         form = sorted(decode_form(request.body))
         if len({name for name, _ in form}) < len(form):  # no webhook repeats a field
-            raise Unauthentic('Signature error="wrong"')
+            raise Unauthentic(challenge_of("wrong"))
         fields = "".join(name + value for name, value in form)
         content = self._url + fields.encode(errors="surrogateescape")
         for position, key in enumerate(self._keys):
@@ -298,7 +299,7 @@ class Mandrill(EventProvider):
                 return form
         if form == _CHECK_FORM and compare_digest(_sign(_CHECK_KEY, content), given):
             return form
-        raise Unauthentic('Signature error="wrong"')
+        raise Unauthentic(challenge_of("wrong"))
 
 
 def _compose_message(fields: Fields, notification: Notification, at: datetime) -> bytes:

@@ -45,6 +45,7 @@ from hookrow.providers._events import (
     Fields,
     KindOfEvent,
     Reading,
+    challenge_of,
     kind_of_event,
     notifications_of,
     seconds_of,
@@ -247,13 +248,11 @@ class SendGrid(EventProvider):
             not head.header(_SENDGRID_SIGNATURE)
             or (timestamp := head.header(_SENDGRID_TIME)) is None
         ):
-            return 'Signature error="missing"'
+            return challenge_of("missing")
         age = self._age(timestamp)
         if age is None:
-            return 'Signature error="wrong"'
-        return (
-            'Signature error="expired"' if age > _OLDEST_SIGNATURE or age < -_MOST_AHEAD else None
-        )
+            return challenge_of("wrong")
+        return challenge_of("expired") if age > _OLDEST_SIGNATURE or age < -_MOST_AHEAD else None
 
     def describe_unauthentic(self, head: RequestHead) -> str:
         """Return which header is missing or wrong, or that no key fits; see `Provider`."""
@@ -274,7 +273,7 @@ class SendGrid(EventProvider):
         try:
             signature = b64decode(request.head.header(_SENDGRID_SIGNATURE) or b"", validate=True)
         except (binascii.Error, ValueError):
-            raise Unauthentic('Signature error="wrong"') from None
+            raise Unauthentic(challenge_of("wrong")) from None
         content = (request.head.header(_SENDGRID_TIME) or b"") + request.body
         for position, key in enumerate(self._keys):
             try:
@@ -283,7 +282,7 @@ class SendGrid(EventProvider):
                 continue
             self.count_match(position, request.head)
             return
-        raise Unauthentic('Signature error="wrong"')
+        raise Unauthentic(challenge_of("wrong"))
 
     def sign(self, body: bytes) -> ProviderRequest | None:
         """Return the request with an event, if `generate` returned the provider; see `BuiltIn`."""
