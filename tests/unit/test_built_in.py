@@ -25,10 +25,10 @@ from hookrow import (
     Suppressed,
 )
 from hookrow._core.notification import Refusal
-from hookrow._receiver.entries import Entry
-from hookrow.providers._base import check_event, check_events
 from hookrow._http import PROBE_AGENT
+from hookrow._receiver.entries import Entry
 from hookrow.providers import Event, Unauthentic
+from hookrow.providers._base import check_event, check_events
 from hookrow.providers._built_in import BuiltIn, ProviderRequest
 from hookrow.providers._json import DEEPEST
 from hookrow.providers._registry import PROVIDER_NAMES, built_in
