@@ -26,6 +26,7 @@ REVISIONS = "0001, 0002"
 ONE_CALL = {
     *("count", "repeat", "concurrency", "url", "streams", "instances", "fd", "entry", "names"),
     *("recipient", "since", "outcome", "record_type", "message_id", "limit", "before", "period"),
+    *("after", "provider", "signed_url"),
 }
 
 AWAY = "--database-url postgresql://ada@127.0.0.1:1/mail"

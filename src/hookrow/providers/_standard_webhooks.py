@@ -12,7 +12,7 @@ from collections.abc import Callable
 from hmac import compare_digest, digest
 from secrets import token_bytes, token_urlsafe
 from time import time
-from typing import Self
+from typing import ClassVar, Self
 
 from hookrow._arguments import check_function
 from hookrow._http import Request, RequestHead
@@ -52,7 +52,7 @@ class StandardWebhooks(BuiltIn):
     """
 
     proof = "webhook-signature"
-    tolerance = f"{MAX_DIFFERENCE // 60} minutes ago or ahead"
+    tolerance: ClassVar[str] = f"{MAX_DIFFERENCE // 60} minutes ago or ahead"
 
     def __init__(self, *secrets: str, clock: Callable[[], float] = time) -> None:
         check_function("clock", clock)

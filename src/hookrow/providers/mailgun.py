@@ -171,7 +171,9 @@ class Mailgun(EventProvider):
     credential = "signing_key"
     proof = "Content-Type"  # which says whether the body has a signature
     wrong_signature = "the key differs"  # nothing else is signed
-    tolerance = f"{_LONGEST_RETRY // 3600} hours ago, or {_LARGEST_LEAD // 60} minutes ahead"
+    tolerance: ClassVar[str] = (
+        f"{_LONGEST_RETRY // 3600} hours ago, or {_LARGEST_LEAD // 60} minutes ahead"
+    )
     hard_bounce = _PERMANENT
     probe_change: ClassVar[Notification] = PROBE_SUPPRESSION
     message_id_source = "`id` of the response of its API, with the angle brackets"

@@ -196,7 +196,9 @@ class SendGrid(EventProvider):
     )
     proof = _SENDGRID_SIGNATURE
     wrong_signature = "the key differs, or the body was changed on its way"
-    tolerance = f"{_OLDEST_SIGNATURE // 3600} hours ago, or {_MOST_AHEAD // 60} minutes ahead"
+    tolerance: ClassVar[str] = (
+        f"{_OLDEST_SIGNATURE // 3600} hours ago, or {_MOST_AHEAD // 60} minutes ahead"
+    )
     hard_bounce = "bounce"
     precision: ClassVar[timedelta] = timedelta(seconds=1)
     probe_change: ClassVar[Notification] = PROBE_SUPPRESSION
