@@ -43,6 +43,7 @@ _RESULT_REASONS = {
     Result.RECORDED: "",
     Result.SUBSCRIBER_NOT_FOUND: "no subscriber{visible} had {address}",
     Result.DISPATCH_NOT_FOUND: "no dispatch{visible} had {id}",
+    Result.UNMAPPED: "the mapping had no dispatches",
     Result.RECIPIENT_MISMATCH: "the dispatch with {id} belonged to another subscriber",
     Result.UNSUPPORTED: "the payload is not supported{unknown}",
     Result.FAILED: "the database returned an error, or a row was locked",

@@ -62,7 +62,9 @@ def near_misses(store: SQLStore, entry: StoredEntry, parsers: Parsers) -> Sequen
         return ()
     search = _Search(store, own)
     match entry.outcome, entry.message_id, entry.recipient:
-        case Result.DISPATCH_NOT_FOUND, str() as message_id, _ if is_message_id(message_id):
+        case Result.DISPATCH_NOT_FOUND, str() as message_id, _ if (
+            is_message_id(message_id) and store.schema.dispatches is not None
+        ):
             return [*search.dispatches(message_id, _in_body(entry, message_id, own.provider))]
         case Result.SUBSCRIBER_NOT_FOUND, message_id, str() as email if is_email(email):
             near = [*search.subscribers(email)]

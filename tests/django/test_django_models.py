@@ -73,7 +73,7 @@ def test_all_options_reach_the_fields() -> None:
 
 def test_another_store_uses_the_tables_and_columns() -> None:
     """A program without Django's settings, such as another service, can use the same roles."""
-    assert (GUESTS.table, SCHEMA.dispatches.table) == ("guests", "crm_send")
+    assert (GUESTS.table, SCHEMA.roles["dispatches"].table) == ("guests", "crm_send")
     assert SCHEMA.columns("dispatches")["subscriber_id"] == "person_id"
     assert SCHEMA.columns("dispatches")["id"] == "key"
 

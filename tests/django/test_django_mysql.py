@@ -255,7 +255,7 @@ def test_a_limit_for_connecting(
 
 def test_checks_query_no_server() -> None:
     """To choose the type of a UUID, Django would ask the server for its version."""
-    sends = Role("crm.Send", CRM.dispatches.columns, where={"mail": "7" * 32})
+    sends = Role("crm.Send", CRM.roles["dispatches"].columns, where={"mail": "7" * 32})
     with django_host.alias(NOWHERE) as alias:
         hookrow = {
             "SECRET": SECRET,

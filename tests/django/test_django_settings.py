@@ -38,6 +38,7 @@ SIGNING_SECRET = f"whsec_{b64encode(b'a key of the webhook').decode()}"
 COURIER = {"PROVIDER": "courier.Courier", "OPTIONS": {"limit": 7}}
 
 PEOPLE: dict[str, str | None] = {"email": "address", **MUTED}
+SENDS = CRM.roles["dispatches"].columns
 
 
 def unique(*fields: str, condition: Q | None = None) -> UniqueConstraint:
@@ -77,7 +78,7 @@ def mapping(
     role = Role(label, {**PEOPLE, **columns}, where=where or {})
     if sends is None:
         return {"TABLES": replace(Schema(), subscribers=role)}
-    theirs = {**CRM.dispatches.columns, "suppression_reason": None, **sends}
+    theirs = {**SENDS, "suppression_reason": None, **sends}
     return {"TABLES": replace(CRM, subscribers=role, dispatches=Role("crm.Send", theirs))}
 
 
@@ -221,7 +222,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
             "TABLES": replace(
                 CRM,
                 subscribers=Role("crm.Person", {**PEOPLE, "suppression_reason": "mute_code"}),
-                dispatches=Role("crm.Send", {**CRM.dispatches.columns, **dict.fromkeys(MUTED)}),
+                dispatches=Role("crm.Send", {**SENDS, **dict.fromkeys(MUTED)}),
                 subscriptions=None,
                 reasons={"*": "other"},
             )
@@ -258,7 +259,7 @@ def test_errors(hookrow: dict[str, Any], id_: str, expected: str) -> None:
 def test_mappings_that_work() -> None:
     """A mapping may be a dict, and may name the model between two others, in any case."""
     columns = {"list_id": "from_person", "subscriber_id": "to_person_id", **dict.fromkeys(MUTED)}
-    sends = Role("crm.Send", {**CRM.dispatches.columns, "list_id": None})
+    sends = Role("crm.Send", {**SENDS, "list_id": None})
     schema = replace(CRM, dispatches=sends, subscriptions=Role("crm.person_Friends", columns))
     plain = {
         name: {"table": role.table, "columns": dict(role.columns)}
@@ -390,7 +391,7 @@ def test_keys(
     for name, value in meta.items():
         monkeypatch.setattr(Send._meta, name, value)
     columns = {"list_id": "mail", "subscriber_id": "person", **MUTED}
-    sends = Role("crm.Send", {**CRM.dispatches.columns, "list_id": "mail"})
+    sends = Role("crm.Send", {**SENDS, "list_id": "mail"})
     pairs = Role("crm.Send", columns, where=where)
     settings = {"TABLES": replace(CRM, dispatches=sends, subscriptions=pairs)}
     if is_unique:

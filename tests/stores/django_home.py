@@ -48,6 +48,9 @@ LEAN = replace(
 """No lists, only the times of a dispatch, and no log."""
 
 
+ONLY_PERSONS = Schema(subscribers=BARE.subscribers, dispatches=None, subscriptions=None)
+"""No other models."""
+
 MODELS_OF_TENANTS = replace(
     CRM,
     subscribers=replace(CRM.subscribers, tenant="team"),
@@ -66,7 +69,7 @@ class DjangoHome(Home):
         self._stack = ExitStack()
         self.alias = self._stack.enter_context(django_host.alias(url))
         self.store = _Closing(schema, self.alias)
-        if schema.dispatches.columns.get("list_id"):
+        if schema.dispatches and schema.dispatches.columns.get("list_id"):
             self._make_mails()
 
     def close(self) -> None:

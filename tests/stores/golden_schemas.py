@@ -162,6 +162,14 @@ SCHEMAS = {
             },
         },
     ),
+    "people": Golden(
+        Schema(
+            subscribers=Role("people", where={"deleted_at": None}),
+            dispatches=None,
+            subscriptions=None,
+        ),
+        {"subscribers": {**_OWN["subscribers"], "deleted_at": "time"}},
+    ),
     "exact_emails": Golden(
         Schema(
             subscribers=Role("people", fold="exact"),

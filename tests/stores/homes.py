@@ -66,6 +66,14 @@ UNDATED = Schema(
 FORGETFUL = replace(UNDATED, log=None)
 """The same without a log: the last change is dated nowhere."""
 
+PEOPLE = Schema(
+    subscribers=Role("people", {"suppression_changed_at": None, "suppression_reason": None}),
+    dispatches=None,
+    subscriptions=None,
+    log="The log",
+)
+"""A host that has only people."""
+
 SPARSE = Schema(
     subscribers=Role("people", {"suppression_reason": None}),
     dispatches=Role("sends", {"list_id": None, **dict.fromkeys(SUPPRESSION)}),

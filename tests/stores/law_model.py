@@ -74,7 +74,7 @@ class Model:
 
     def _found(self, tenants: Collection[Key | None]) -> Found:
         """Find all rows, which the rules compare with a notification of one of the tenants."""
-        people, sent = self._tables["subscribers"], self._tables["dispatches"]
+        people, sent = self._tables["subscribers"], self._tables.get("dispatches", {})
         subscribers, dispatches = defaultdict(list), defaultdict(list)
         for id_, row in people.items():
             found = FoundSubscriber(id_, row["email"], _text(row.get("tenant")))
@@ -97,7 +97,8 @@ class Model:
                 if row.get("tenant", "the subscriber's") is not None
             },
             self._schema.unguarded,
-            first_opens="first_opened_at" in columns_of(self._schema, "dispatches"),
+            first_opens="first_opened_at" in self._schema.columns("dispatches"),
+            has_dispatches=self._schema.dispatches is not None,
             tenants={each: str(each) for each in tenants if each is not None},
             suppressible=self._schema.suppressible,
         )

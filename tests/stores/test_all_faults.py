@@ -257,7 +257,7 @@ def test_no_column_is_suggested_twice(empty_database_url: str) -> None:
     columns: dict[str, str | None] = {"provider_message_id": "postmark_id", "delivered_at": "opnd"}
     columns |= {"opened_at": "opned_at", "subscriber_id": "postmark"}
     error = mismatch(url, replace(ORDINARY, dispatches=Role("sends", columns)))
-    sends = corrected(error, ORDINARY).dispatches.columns
+    sends = corrected(error, ORDINARY).roles["dispatches"].columns
     named = [each for each in sends.values() if each not in {None, "..."}]
     assert len(named) == len({*named})
     assert (sends["opened_at"], sends["provider_message_id"]) == ("opened_at", "postmark_id")

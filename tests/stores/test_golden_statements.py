@@ -145,11 +145,7 @@ def compare(path: Path, titled: Iterable[tuple[str, str]], request: pytest.Fixtu
 def on_rows(statements: Statements) -> Iterator[tuple[str, str]]:
     """Yield each statement on rows with a title."""
     tables = statements.tables
-    subscriptions = statements.finds_subscriptions
-    yield "find owners", statements.find(subscribers=False, subscriptions=False)
-    yield "find", statements.find(subscribers=True, subscriptions=subscriptions)
-    if tables.has("subscriptions"):
-        yield "find pairs of subscriptions", statements.select_pairs()
+    yield from on_lookups(statements)
     for kind in tables.written:
         yield f"read {kind.value}", statements.state(kind)
         for title, skip in (("", False), (", skipping locked rows", True)):
@@ -169,6 +165,16 @@ def on_rows(statements: Statements) -> Iterator[tuple[str, str]]:
         yield f"probe {number}", sql
     if statements.combining is not None:
         yield from combined(statements, changes)
+
+
+def on_lookups(statements: Statements) -> Iterator[tuple[str, str]]:
+    """Yield each statement that finds rows with a title."""
+    tables, subscriptions = statements.tables, statements.finds_subscriptions
+    if tables.has("dispatches"):
+        yield "find owners", statements.find(subscribers=False, subscriptions=False)
+    yield "find", statements.find(subscribers=True, subscriptions=subscriptions)
+    if tables.has("subscriptions"):
+        yield "find pairs of subscriptions", statements.select_pairs()
 
 
 def on_changes(statements: Statements) -> Iterator[tuple[str, Statement]]:
@@ -194,12 +200,14 @@ def combined(statements: Statements, changes: dict[str, Statement]) -> Iterator[
     _suppressions = [each for title, each in changes.items() if "suppression" in title]
     newest = {each.kind: each for each in _suppressions if each.kind is not None}
     dates = [each for each in _suppressions if each.kind is None]
-    groups = {
-        "deliveries": [changes["set delivered_at"]],
-        "late deliveries": [changes["set delivered_at late"]],
-        "suppressions": [*dates, *newest.values()],
-        "opens and suppressions": [*dates, *newest.values(), changes["set opened_at"]],
-    }
+    groups = {"suppressions": [*dates, *newest.values()]}
+    if statements.tables.has("dispatches"):
+        groups = {
+            "deliveries": [changes["set delivered_at"]],
+            "late deliveries": [changes["set delivered_at late"]],
+            **groups,
+            "opens and suppressions": [*groups["suppressions"], changes["set opened_at"]],
+        }
     entries = [statements.add_entries] if statements.add_entries else []
     for title, group in groups.items():
         parts = (*sorted(group, key=lambda each: each.text), *entries)

@@ -71,6 +71,13 @@ class OfATenant(InMemory):
         return self._insert("people", email=email, team=self.mistaken.get("team", self.tenant))
 
 
+class OnlyPeople(InMemory):
+    """The contract over a host that has only people."""
+
+    def add_dispatch(self, message_id: str, subscriber: Key, list_: Key | None) -> Key:
+        raise NotImplementedError
+
+
 class Reading(InMemory):
     """The same contract, which reads dispatches without the mapping."""
 
@@ -124,6 +131,12 @@ def test_the_right_columns(*, has_lists: bool) -> None:
 def test_a_wrong_column(column: str, value: Key, message: str) -> None:
     """The message names the mapping to check."""
     assert any(message in failure for failure in _failures({column: value}))
+
+
+def test_no_dispatches() -> None:
+    """The contract needs no method that saves one."""
+    schema = replace(SCHEMA, dispatches=None, subscriptions=None)
+    assert _failures({}, has_lists=False, schema=schema, kind=OnlyPeople) == []
 
 
 def test_tenants() -> None:

@@ -22,6 +22,7 @@ from hookrow._core.log_entry import log_entries
 from hookrow._core.notification import (
     EventTime,
     Key,
+    LookupKeys,
     Notification,
     Refusal,
     SetTime,
@@ -32,6 +33,9 @@ from hookrow._core.schema import SUPPRESSION, Fold
 from hookrow._diagnostics import indexes
 from hookrow._diagnostics.advice import repeated_emails
 from hookrow._diagnostics.indexes import missing_indexes
+from hookrow._diagnostics.stored_values import check_message_ids
+from hookrow._postmark_api.register import triggers_of
+from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.recorder import record, record_unlocked
 from hookrow.migrations import upgrade
 from hookrow.stores._log import START, Origin, Query
@@ -280,6 +284,20 @@ class TestColumnTypes:
             both = [both[1], reactivated]
             assert statuses(insistent(store)(both)) == [200, 200]
             assert suppressed() == [0, 1, 0]
+
+
+def test_only_people(engine: Engine) -> None:
+    """There are no figures about dispatches, and nobody to ask about."""
+    schema = replace(people(), dispatches=None, subscriptions=None, messages=None)
+    with closing(SQLStore(make(engine), schema, verify=True)) as store:
+        counts = store.row_counts
+        assert (counts.lists(), counts.sent(["m-1"]), counts.suppressed()) == ([], {}, {})
+        assert counts.undelivered() is counts.undelivered(NOON) is None
+        assert counts.list_undelivered(NOON, limit=1) == []
+        assert not [*check_message_ids(store.database, store.role_tables, POSTMARK)]
+        assert triggers_of(store.recorded) == ["SubscriptionChange"]
+        with store.reading() as reading:
+            assert reading.find(LookupKeys({"m-1"})).dispatches == {}
 
 
 def test_sent_at(engine: Engine) -> None:

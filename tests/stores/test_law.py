@@ -11,12 +11,13 @@ from typing import Any, TypeAlias
 
 import pytest
 from contract import ADA, NOON
-from django_home import BARE, FORGETFUL_MODELS, LEAN, MODELS_OF_TENANTS
+from django_home import BARE, FORGETFUL_MODELS, LEAN, MODELS_OF_TENANTS, ONLY_PERSONS
 from fitted import FITTED
 from homes import (
     EVERY_RECORD,
     FORGETFUL,
     OURS,
+    PEOPLE,
     RECORDING,
     SPARSE,
     SUPPRESSION,
@@ -79,6 +80,7 @@ SCHEMAS = {
     "beside the log": UNDATED,
     "undated": FORGETFUL,
     "sparse": SPARSE,
+    "people": PEOPLE,
     "fitted": FITTED,
     "recording": RECORDING,
     "tenants": TENANTED,
@@ -89,6 +91,7 @@ MODELS = {
     "beside the log": BARE,
     "undated": FORGETFUL_MODELS,
     "sparse": LEAN,
+    "people": ONLY_PERSONS,
     "recording": EVERY_RECORD,
     "tenants": MODELS_OF_TENANTS,
 }

@@ -374,7 +374,7 @@ LATIN_COLUMNS = {"people.suppression_reason": LATIN, "sends.state": LATIN}
 WITH_BOUNCES = replace(
     HOST,
     dispatches=Role(
-        "sends", {**HOST.dispatches.columns, "bounced_at": "made", "bounce_type": "state"}
+        "sends", {**HOST.roles["dispatches"].columns, "bounced_at": "made", "bounce_type": "state"}
     ),
 )
 FORMS = pytest.mark.parametrize("supplied", [False, True], ids=["own", "supplied"])

@@ -79,7 +79,7 @@ def hiding_sends(state: str) -> Schema:
 
 def bouncing() -> Schema:
     """Return the schema with columns for bounces."""
-    columns = {**HOST.dispatches.columns, "bounced_at": "made", "bounce_type": "state"}
+    columns = {**HOST.roles["dispatches"].columns, "bounced_at": "made", "bounce_type": "state"}
     return replace(HOST, dispatches=replace(HOST.dispatches, columns=columns))
 
 

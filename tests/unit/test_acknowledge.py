@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 from receiving import NOON, Database, delivery, people, post, receive, request, suppression
 
-from hookrow import ConfigurationError, Response, testing
+from hookrow import ConfigurationError, Response, Schema, testing
 from hookrow._core.result import Result
 from hookrow._receiver.clock import utc_now
 from hookrow._receiver.entries import POSTMARK
@@ -17,6 +17,7 @@ from hookrow._receiver.replay import arrivals_of, replay
 from hookrow._receiver.spool import Spool
 from hookrow._server.app import Server
 from hookrow._server.settings import EntrySettings, Settings
+from hookrow.stores._log import Backlog
 from wire import SECRET
 
 TEST = testing.send_test(at=NOON)
@@ -126,6 +127,21 @@ def test_what_is_not_parked_keeps_its_response(payload: dict[str, Any], status: 
     response = answer(database, payload, sweep=True, acknowledge_parked=True)
     assert response.status == status
     assert not any(entry.retry_at for entry in database.logged())
+
+
+@pytest.mark.parametrize("recipient", ["ada", "nobody"])
+def test_without_dispatches_no_delivery_is_parked(recipient: str) -> None:
+    """Nor is it acknowledged, and it does not count as expired."""
+    database = people("ada")
+    database.use(Schema(dispatches=None, subscriptions=None))
+    response = answer(database, delivery(recipient), sweep=True, acknowledge_parked=True)
+    missing = b"Dispatch" if recipient == "ada" else b"Subscriber"
+    assert (response.status, response.body) == (404, b"Engine::%s not found" % missing)
+    [entry] = database.logged()
+    assert (entry.outcome, entry.retry_at) == (Result.UNMAPPED, None)
+    assert entry.body is not None
+    assert database.log is not None
+    assert database.log.backlog(datetime.now(UTC)) == Backlog(0, None, 0)
 
 
 def test_failures_keep_their_response() -> None:

@@ -246,6 +246,19 @@ def test_an_unknown_recipient_is_refused_first(
     assert _decide(None, rows) == _decide(None, Rows({}, {})) == UNSUPPORTED
 
 
+@pytest.mark.parametrize("message_id", ["m-1", None])
+def test_without_dispatches_only_suppressions_are_recorded(message_id: str | None) -> None:
+    """The texts of the refusals are those of the contract, but no retry can succeed."""
+    rows = replace(ROWS, dispatches={}, subscriptions={}, has_dispatches=False)
+    *events, suppressed, reactivated = (_decide(each, rows) for each in _each(ADA, message_id))
+    assert events == [replace(NO_DISPATCH, refusal=Refusal.UNMAPPED)] * 2
+    for each in (suppressed, reactivated):
+        assert [change.row for change in each.changes] == [SUBSCRIBER]
+    *events, suppressed, reactivated = (_decide(each, rows) for each in _each("eve@x", message_id))
+    assert events == [replace(NO_SUBSCRIBER, refusal=Refusal.UNMAPPED)] * 2
+    assert suppressed == reactivated == NO_SUBSCRIBER
+
+
 @pytest.mark.parametrize("message_id", [None, "", "m-9", "M-1", " m-1"])
 def test_deliveries_and_opens_need_their_dispatch(message_id: str | None) -> None:
     delivered, opened, suppressed, reactivated = _each(ADA, message_id)

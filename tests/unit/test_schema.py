@@ -160,6 +160,15 @@ def members(*columns: Mapping[str, str | None], **options: Any) -> dict[str, Any
             "With `messages`, the dispatches need the column 'message_id'",
         ),
         ({"subscriptions": None, "messages": MAILS}, "`messages` needs `subscriptions`"),
+        ({"dispatches": None}, "`subscriptions` needs `dispatches`, because a list is found by"),
+        (
+            {"dispatches": None, "subscriptions": None, "messages": MAILS},
+            "^`messages` needs `dispatches`, because a list is found by the dispatch: map",
+        ),
+        (
+            {"dispatches": None, "subscriptions": None, "record": ("click",)},
+            "`record` has 'click', but `dispatches` is None: map them, or remove 'click'",
+        ),
         (
             {"reasons": {}},
             "`reasons` is empty: map reasons, for example 'HardBounce' to 'bounced', or",
@@ -248,7 +257,7 @@ def test_tenants_from_plain_values() -> None:
         "dispatches": {"table": "sends", "tenant": False},
     }
     schema = schema_of(tables)
-    assert (schema.subscribers.tenant, schema.dispatches.tenant) == ("team_id", None)
+    assert (schema.subscribers.tenant, schema.roles["dispatches"].tenant) == ("team_id", None)
     assert (schema.has_tenants, Schema().has_tenants) == (True, False)
 
 

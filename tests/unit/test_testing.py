@@ -32,7 +32,7 @@ from hookrow import (
     testing,
 )
 from hookrow._core.notification import Unsupported
-from hookrow._core.optional import ALWAYS
+from hookrow._core.optional import ALWAYS, SUPPRESSIONS
 from hookrow._http import refuse
 from hookrow.asgi import ASGI
 from hookrow.providers import Event
@@ -81,6 +81,16 @@ def test_optional_payloads(payload: Payload, notification: Notification) -> None
     unsupported = Unsupported(payload["RecordType"], ADA, "m-1")
     masked = Event((), body, unsupported)
     assert mask(event, ALWAYS) == (masked, None)
+
+
+def test_events_without_dispatches() -> None:
+    """Only a delivery or an open is left without them, and with a suppression only that."""
+    delivered, clicked = Delivered(ADA, "m-1", AT), Clicked(ADA, "m-1", AT)
+    suppressed = Suppressed(ADA, "m-1", AT, "HardBounce")
+    event = Event((clicked, delivered), b"{}")
+    assert mask(event, SUPPRESSIONS) == (Event((delivered,), b"{}"), "Click")
+    event = Event((delivered, suppressed), b"{}")
+    assert mask(event, SUPPRESSIONS) == (Event((suppressed,), b"{}"), "Delivery")
 
 
 def test_an_unsupported_payload() -> None:

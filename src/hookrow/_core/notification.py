@@ -244,7 +244,8 @@ class Rows(msgspec.Struct, frozen=True):
     from the pairs in case, if the database ignores it. `unguarded` are the kinds of row for which
     no date of the last change is stored, and `suppressible` those with a column for suppressions.
     With `exact`, an email matches only rows with the same spelling or with the lower-case one.
-    `first_opens` is whether first opens are recorded.
+    `first_opens` is whether first opens are recorded, and `has_dispatches` whether the mapping has
+    dispatches at all.
     `tenants` maps the tenant of each arrival to the form in which the rows have it: the database
     may store equal values in several forms. It is empty if the mapping has no column of tenants.
     """
@@ -255,6 +256,7 @@ class Rows(msgspec.Struct, frozen=True):
     unguarded: Collection[Suppressible] = ()
     exact: bool = False
     first_opens: bool = False
+    has_dispatches: bool = True
     tenants: Mapping[Key | None, str] = MappingProxyType({})
     suppressible: Collection[Suppressible] = tuple(Suppressible)
 
@@ -315,6 +317,7 @@ class Refusal(Enum):
     UNSUPPORTED = (422, "Webhook payload not supported")
     SUBSCRIBER_NOT_FOUND = (404, "Engine::Subscriber not found")
     DISPATCH_NOT_FOUND = (404, "Engine::Dispatch not found")
+    UNMAPPED = (404, "Engine::Dispatch not found", None)  # must differ from the value above
     RECIPIENT_MISMATCH = (
         400,
         "Dispatch subscriber {owner} does not match payload recipient {recipient}",

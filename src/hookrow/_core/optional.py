@@ -36,8 +36,11 @@ as null."""
 
 Kinds: TypeAlias = frozenset[type[Notification]]
 
-ALWAYS: Kinds = frozenset({Delivered, Opened, Suppressed, Reactivated})
-"""The kinds of notification that every schema records."""
+SUPPRESSIONS: Kinds = frozenset({Suppressed, Reactivated})
+"""The kinds of notification that need no dispatch."""
+
+ALWAYS: Kinds = SUPPRESSIONS | {Delivered, Opened}
+"""The kinds of notification that every schema with dispatches records."""
 
 OPTIONAL_KINDS: Mapping[str, type[Clicked | Bounced | Complained]] = {
     kind.column.value: kind for kind in (Clicked, Bounced, Complained)
@@ -46,7 +49,12 @@ OPTIONAL_KINDS: Mapping[str, type[Clicked | Bounced | Complained]] = {
 
 
 def recorded_kinds(columns: Collection[str]) -> Kinds:
-    """Return the kinds of notification that dispatches with these columns record."""
+    """Return the kinds of notification that dispatches with these columns record.
+
+    Without dispatches, there are no columns, and only suppressions are recorded.
+    """
+    if not columns:
+        return SUPPRESSIONS
     return ALWAYS | {kind for column, kind in OPTIONAL_KINDS.items() if column in columns}
 
 
@@ -57,13 +65,18 @@ def requested(record: Collection[str], table: str) -> Mapping[str, str]:
 
 
 def faults_of_records(
-    record: Collection[str], columns: Collection[str], table: str
+    record: Collection[str], columns: Collection[str], table: str | None
 ) -> Iterator[str]:
-    """Yield the reasons why dispatches with these columns cannot have the records."""
+    """Yield the reasons why dispatches with these columns cannot have the records.
+
+    `table` is that of the dispatches, or None if the mapping has none.
+    """
     for each in record:
         if each not in RECORDS:
             known = ", ".join(map(repr, RECORDS))
             yield f"`record` has {each!r}: use {known}."
+        elif table is None:
+            yield f"`record` has {each!r}, but `dispatches` is None: map them, or remove {each!r}."
         elif (column := RECORDS[each][0]) not in columns:
             yield (
                 f"`record` has {each!r}, but {table!r} has no column {column!r}: map it in the "

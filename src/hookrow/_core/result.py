@@ -22,6 +22,7 @@ class Result(Enum):
     RECORDED = "recorded"
     SUBSCRIBER_NOT_FOUND = "subscriber_not_found"
     DISPATCH_NOT_FOUND = "dispatch_not_found"
+    UNMAPPED = "unmapped"
     RECIPIENT_MISMATCH = "recipient_mismatch"
     UNSUPPORTED = "unsupported"
     FAILED = "failed"
@@ -33,7 +34,7 @@ RESULTS: Mapping[Refusal, Result] = {
 }
 """The results of the refusals that the log can contain."""
 
-PARKED = frozenset(Result) - {Result.RECORDED, Result.UNSUPPORTED, Result.TEST}
+PARKED = frozenset(Result) - {Result.RECORDED, Result.UNMAPPED, Result.UNSUPPORTED, Result.TEST}
 """The results that a retry may change: a missing row may be added, or the database may recover."""
 
 MISSING = frozenset({Result.SUBSCRIBER_NOT_FOUND, Result.DISPATCH_NOT_FOUND})

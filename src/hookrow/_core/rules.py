@@ -204,12 +204,14 @@ def _decide(notification: Notification, arrival: Arrival, rows: Rows) -> Outcome
         sent = _of_tenant(sent, arrival, rows)
     subscriber = _subscriber(notification, sent, arrival, rows)
     if subscriber is None:
-        return (Refusal.TEST if arrival.is_test else Refusal.SUBSCRIBER_NOT_FOUND).refused()
+        return _missing(
+            Refusal.TEST if arrival.is_test else Refusal.SUBSCRIBER_NOT_FOUND, notification, rows
+        )
     dispatch = _dispatch(sent, subscriber)
     match notification:
         case DispatchEvent():
             if dispatch is None:
-                return Refusal.DISPATCH_NOT_FOUND.refused()
+                return _missing(Refusal.DISPATCH_NOT_FOUND, notification, rows)
             if dispatch.owner != subscriber.id:
                 return Refusal.RECIPIENT_MISMATCH.refused(
                     owner=dispatch.owner_email, recipient=notification.recipient or ""
@@ -224,6 +226,14 @@ def _decide(notification: Notification, arrival: Arrival, rows: Rows) -> Outcome
             return Recorded(_suppression(notification, dispatch, subscriber, arrival, rows))
         case _:
             assert_never(notification)
+
+
+def _missing(refusal: Refusal, notification: Notification, rows: Rows) -> Refused:
+    """Return the refusal because of a missing row: if no dispatch can exist, no retry helps."""
+    is_retried = rows.has_dispatches or not isinstance(notification, DispatchEvent)
+    if is_retried or refusal is Refusal.TEST:
+        return refusal.refused()
+    return Refused(Refusal.UNMAPPED, refusal.text)
 
 
 def effective_time(at: datetime | None, arrived_at: datetime, now: datetime) -> datetime:

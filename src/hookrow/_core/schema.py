@@ -59,7 +59,7 @@ OPTIONAL: Mapping[str, Sequence[str]] = {
 }
 """The columns that the table of each role may lack."""
 
-_MAY_BE_NONE = {"subscriptions", "messages"}
+_MAY_BE_NONE = {"dispatches", "subscriptions", "messages"}
 _SENT_AT_BY_TABLE = {OWN_DISPATCHES: "created_at"}
 """The default column for `sent_at`, by table: only hookrow's own table has one."""
 
@@ -305,6 +305,9 @@ class ModelRole(Role):
 class Schema:
     """The tables of a host, by default hookrow's. A host without lists has no subscriptions.
 
+    A host that has only people has no dispatches, either: suppressions are recorded, and the
+    response to deliveries and opens is the contract's 404.
+
     With `messages`, the list of a dispatch is that of its message: `dispatches.message_id` refers
     to `messages.id`, and the message's `list_id` is the list. `reasons` maps the provider's reasons
     to the host's values, and `"*"` all others; without it, reasons are stored unchanged. `log` is
@@ -317,7 +320,7 @@ class Schema:
     """
 
     subscribers: Role = Role("hookrow_subscribers")
-    dispatches: Role = Role("hookrow_dispatches")
+    dispatches: Role | None = Role("hookrow_dispatches")
     subscriptions: Role | None = Role("hookrow_subscriptions")
     messages: Role | None = None
     reasons: Mapping[str, str | int] | None = None
@@ -343,12 +346,15 @@ class Schema:
             yield from _faults_of_shared_columns(name, self.columns(name))
             yield from _faults_of_where(name, role)
             yield from _faults_of_tenant(name, role, self.subscribers)
-        if self.messages is not None:
-            yield from self._faults_of_messages()
+        if self.dispatches is None:
+            yield from self._faults_without_dispatches()
+        elif self.messages is not None:
+            yield from self._faults_of_messages(self.dispatches)
         if self.reasons is not None:
             yield from _faults_of_reasons(self.reasons)
         dispatches = self.columns("dispatches")
-        yield from faults_of_records(self.record, dispatches, self.dispatches.table)
+        table = self.dispatches.table if self.dispatches else None
+        yield from faults_of_records(self.record, dispatches, table)
         for name, role in self.roles.items():
             if role.empty is not None:
                 yield from _faults_of_empty(name, role, self.reasons or {})
@@ -407,8 +413,11 @@ class Schema:
         return f"{namespace}{dot}{table}"
 
     def columns(self, name: str) -> Mapping[str, str]:
-        """Return the columns of a role: hookrow's names, each with the table's name."""
-        return self._columns[name]
+        """Return the columns of a role: hookrow's names, each with the table's name.
+
+        A role that the mapping lacks has none.
+        """
+        return self._columns.get(name, {})
 
     def reason(self, reason: str | None) -> str | int | None:
         """Return the host's value for a reason, or None for no reason."""
@@ -454,12 +463,20 @@ class Schema:
             return ("list_id", "message_id")
         return ("message_id",) if self.messages is None else ("list_id",)
 
-    def _faults_of_messages(self) -> Iterator[str]:
+    def _faults_without_dispatches(self) -> Iterator[str]:
+        for name in ("subscriptions", "messages"):
+            if name in self.roles:
+                yield (
+                    f"`{name}` needs `dispatches`, because a list is found by the dispatch: map "
+                    f"the dispatches, or set `{name}` to None."
+                )
+
+    def _faults_of_messages(self, dispatches: Role) -> Iterator[str]:
         if self.subscriptions is None:
             yield "`messages` needs `subscriptions`: map the subscriptions, or omit the messages."
-        if self.dispatches.column("message_id") is None:
+        if dispatches.column("message_id") is None:
             yield "With `messages`, the dispatches need the column 'message_id': map it."
-        if self.dispatches.columns.get("list_id") is not None:
+        if dispatches.columns.get("list_id") is not None:
             yield (
                 "The list is mapped in both the dispatches and the messages: omit one of the two."
             )

@@ -134,6 +134,8 @@ def check_message_ids(
     A form is wrong if no entry of the receiver has such ids: if there are tenants, no entry of the
     row's tenant. Ids of tenants without an entry are not checked.
     """
+    if not tables.has("dispatches"):
+        return
     try:
         with limited_to(STATEMENT_TIMEOUT):
             stored = _message_ids(database, tables)

@@ -45,6 +45,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _REFUSED = {
     Result.SUBSCRIBER_NOT_FOUND: "because no subscriber has the address",
     Result.DISPATCH_NOT_FOUND: "because the dispatch was not yet saved",
+    Result.UNMAPPED: "because the mapping has no dispatches",
     Result.RECIPIENT_MISMATCH: "because the dispatch belongs to another subscriber",
     Result.UNSUPPORTED: "because the payload is not supported",
     Result.FAILED: "because of a database error",

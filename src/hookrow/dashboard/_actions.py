@@ -21,6 +21,7 @@ RESULTS = {
     "recorded": "Replayed and recorded.",
     "subscriber_not_found": "Not recorded: no subscriber was found.",
     "dispatch_not_found": "Not recorded: no dispatch was found.",
+    "unmapped": "Not recorded: the mapping has no dispatches.",
     "recipient_mismatch": "Not recorded: the dispatch belongs to another subscriber.",
     "unsupported": "Not recorded: the notification is not supported.",
     "test": "Not recorded: this is a test by the provider, which changes nothing.",

@@ -103,9 +103,9 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
     notation, given = schema.notation, schema
     schema = _with_labels(schema)
     models = _models_of(schema, found)
-    if "dispatches" in models:
+    if schema.dispatches is not None and "dispatches" in models:
         with found.collected():
-            schema = _with_messages(schema)
+            schema = _with_messages(schema, schema.dispatches)
             if "messages" not in models and schema.messages is not None:
                 models["messages"] = _model_of(schema.messages)
     schema, changed = _with_corrections(schema, models, notation, connection, found)
@@ -224,9 +224,9 @@ def _correction(
     notation: Notation | None,
 ) -> str:
     """Return the lines to write, in which a list may be found by a foreign key, as before."""
-    path = given.dispatches.columns.get("list_id")
+    path = given.dispatches.columns.get("list_id") if given.dispatches else None
     role = corrected.dispatches
-    if path is not None and LOOKUP_SEP in path:
+    if role is not None and path is not None and LOOKUP_SEP in path:
         columns = {each: name for each, name in role.columns.items() if each != "message_id"}
         role = replace(role, columns={**columns, "list_id": path})
         changed = {name: columns for name, columns in changed.items() if name != "messages"}
@@ -391,9 +391,11 @@ def _labelled(name: str, role: ModelRole, columns: Mapping[str, str]) -> Role:
     )
 
 
-def _with_messages(schema: Schema) -> Schema:
-    """Return the schema with the role `messages` if the list is reached by a foreign key."""
-    role = schema.dispatches
+def _with_messages(schema: Schema, role: Role) -> Schema:
+    """Return the schema with the role `messages` if the list is reached by a foreign key.
+
+    `role` is that of the dispatches.
+    """
     step, lookup, last = (role.columns.get("list_id") or "").partition(LOOKUP_SEP)
     if not lookup or schema.subscriptions is None:
         return schema

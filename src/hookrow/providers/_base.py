@@ -23,7 +23,7 @@ from hookrow._core.notification import (
     Suppressed,
     Unsupported,
 )
-from hookrow._core.optional import OPTIONAL_KINDS, RECORDS, Kinds
+from hookrow._core.optional import ALWAYS, OPTIONAL_KINDS, RECORDS, Kinds
 from hookrow._core.times import as_utc
 from hookrow._http import MAX_BODY, Request, RequestHead, Response
 from hookrow.errors import ConfigurationError
@@ -412,12 +412,14 @@ def explain(parser: BodyParser, event: Event, recorded: Kinds) -> str | None:
 def mask(event: Event, recorded: Kinds) -> tuple[Event, str | None]:
     """Return the event with only those notifications whose kind is recorded, and its record type.
 
-    An event of which none is left is unsupported. The record type is None unless the first
+    An event of which none is left is unsupported, unless it is a delivery or an open: without
+    dispatches, its response is the contract's. The record type is None unless the first
     notification was removed, and others were not.
     """
     if recorded.issuperset(map(type, event.notifications)):
         return event, None
     kept = tuple(each for each in event.notifications if type(each) in recorded)
+    kept = kept or tuple(each for each in event.notifications if type(each) in ALWAYS)
     first = event.notifications[0]
     record_type = RECORD_TYPES[type(first)]
     if kept:

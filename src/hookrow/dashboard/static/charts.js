@@ -9,7 +9,7 @@
     ["Delivery", 0], ["Open", 1], ["SubscriptionChange", 2], ["Click", 3], ["Bounce", 4],
     ["SpamComplaint", 5], ["other", 6],
     ["recorded", 0], ["subscriber not found", 1], ["dispatch not found", 2],
-    ["recipient mismatch", 3], ["failed", 4], ["unsupported", 5], ["test", 6],
+    ["recipient mismatch", 3], ["failed", 4], ["unsupported", 5], ["test", 6], ["unmapped", 7],
   ]);
   const TICKS = [0, 1, 2, 3, 4, 5, 6].flatMap((n) => [1, 2, 5].map((each) => each * 10 ** n));
 

@@ -87,7 +87,7 @@ class Conversions:
 
     def read(self, role: str, name: str) -> Convert | None:
         """Return the conversion of a column's values; None if there is none, or no such column."""
-        column = self._columns[role].get(name)
+        column = self._columns.get(role, {}).get(name)
         return self._readers.get((role, name), column.read) if column else None
 
     def keys(self, kind: Suppressible, keys: Collection[Any]) -> Sequence[Sequence[Any]]:

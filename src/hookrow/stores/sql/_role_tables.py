@@ -78,7 +78,7 @@ class RoleTables:
             kind: schema.roles[kind.value].empty for kind in self.written
         }
         """The value that stands for no reason, by kind of row."""
-        self.has_uuids: bool = self._columns["dispatches"]["provider_message_id"].holds_uuids
+        self.has_uuids: bool = self._has_uuids()
         """Whether the message ids of dispatches are UUIDs; see `_conversions`."""
         self.first_opens: bool = self.has("dispatches", EventTime.FIRST_OPENED.value)
         """Whether the first open of a dispatch is recorded."""
@@ -101,6 +101,10 @@ class RoleTables:
         }
         schema = replace(self.schema, **roles)
         return RoleTables(schema, self._table_columns, self.dialect, views=self._views)
+
+    def _has_uuids(self) -> bool:
+        dispatches = self._columns.get("dispatches")
+        return dispatches is not None and dispatches["provider_message_id"].holds_uuids
 
     def has(self, role: str, column: str | None = None) -> bool:
         """Return whether there is such a role, and its table has such a column."""

@@ -77,7 +77,8 @@ class SQLRowCounts:
         """
         tables = self._tables()
         with self._database.reading() as connection:
-            sent = connection.fetch(*_dispatches(tables, tenant))
+            has_dispatches = tables.has("dispatches")
+            sent = connection.fetch(*_dispatches(tables, tenant)) if has_dispatches else ()
             has_members = tables.has("subscriptions")
             members = connection.fetch(*_members(tables, tenant)) if has_members else None
             is_own = tables.schema.is_own
@@ -127,9 +128,12 @@ class SQLRowCounts:
     ) -> int | None:
         """Count the dispatches sent since a time, and before another, that are not delivered.
 
-        Returns None if a time is given, but no column has the time of sending.
+        Returns None if a time is given, but no column has the time of sending; and without
+        dispatches.
         """
         tables = self._tables()
+        if not tables.has("dispatches"):
+            return None
         limits = {">=": since, "<": until}
         times = {operator: time for operator, time in limits.items() if time is not None}
         if times and not tables.has(*_SENT_AT):
@@ -156,6 +160,8 @@ class SQLRowCounts:
         order of their keys. Without an index on the time of sending, it reads the whole table.
         """
         tables = self._tables()
+        if not tables.has("dispatches"):
+            return []
         dated = tables.has(*_SENT_AT)
         condition, values = (_since if dated else _any_time)(tables, since, after)
         of_tenant, of_values = _of_tenant(tables, "dispatches", tenant)

@@ -59,7 +59,7 @@ class SQLReading:
         tables = self._statements.tables
         _check_tenants(tables, lookup.tenants)
         found = FoundRows(tables, lookup.tenants)
-        if lookup.message_ids:
+        if lookup.message_ids and tables.has("dispatches"):
             found.add(self._found(lookup, subscribers=False), lookup.message_ids)
         others = found.add_owners(lookup)
         if others.addressed:
@@ -73,6 +73,7 @@ class SQLReading:
             tables.unguarded,
             exact=tables.schema.subscribers.fold == "exact",
             first_opens=tables.first_opens,
+            has_dispatches=tables.has("dispatches"),
             tenants=found.tenants,
             suppressible=tables.schema.suppressible,
         )
@@ -115,7 +116,7 @@ class SQLReading:
         parameters: list[Any] = []
         if subscribers:
             parameters += statements.given_emails(self._emails(lookup))
-        message_ids = [lookup.message_ids]
+        message_ids = [lookup.message_ids] if tables.has("dispatches") else []
         if subscriptions:
             message_ids.append({message_id for message_id, _ in lookup.changed})
         of_tenants = tables.tenant_values("dispatches", lookup.tenants)

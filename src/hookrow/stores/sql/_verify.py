@@ -292,7 +292,8 @@ def _compile_one(
 
 def _lookups(statements: Statements) -> Iterator[str]:
     """Yield the statements that find rows."""
-    yield statements.find(subscribers=False, subscriptions=False)
+    if statements.tables.has("dispatches"):
+        yield statements.find(subscribers=False, subscriptions=False)
     yield statements.find(subscribers=True, subscriptions=statements.finds_subscriptions)
     if statements.tables.schema.log:
         log = statements.dialect.table(statements.tables.schema.log)

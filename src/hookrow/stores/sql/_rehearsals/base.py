@@ -44,8 +44,10 @@ def comparisons(tables: RoleTables) -> Iterator[Comparison]:
     fold = tables.schema.subscribers.fold
     compared = {
         ("subscribers", "email"): tables.email_is_any(fold),
-        ("dispatches", "provider_message_id"): tables.any_of("dispatches", "provider_message_id"),
     }
+    if tables.has("dispatches"):
+        message_id = "dispatches", "provider_message_id"
+        compared[message_id] = tables.any_of(*message_id)
     for (name, field), condition in compared.items():
         table, column = roles[name].table, tables.columns(name)[field]
         fault = Fault(unsuitable(table, column, field), table, column.name)

@@ -176,15 +176,20 @@ FROM $dispatches$messages
 JOIN $subscriptions ON $in_list AND $of_owner
 WHERE $is_any$of_tenants$visible""")
 
-# The dispatches of the message are read first: a person may have many dispatches.
 _HOPEFUL = Template("""\
 $of_entry$is_parked AND (
-    EXISTS (SELECT 1 FROM $dispatches $join_in_order $subscribers
-        WHERE $is_sent AND $is_owned AND $is_owner$is_of_tenant$visible)
-    OR ((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
-        AND n.outcome = 'subscriber_not_found'
-        AND EXISTS (SELECT 1 FROM $subscribers WHERE $is_recipient$has_tenant$visible_subscribers))
+    $has_rows
 )""")
+
+# The dispatches of the message are read first: a person may have many dispatches.
+_HAS_DISPATCH = Template("""\
+EXISTS (SELECT 1 FROM $dispatches $join_in_order $subscribers
+        WHERE $is_sent AND $is_owned AND $is_owner$is_of_tenant$visible)""")
+
+_HAS_SUBSCRIBER = Template("""\
+((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
+        AND n.outcome = 'subscriber_not_found'
+        AND EXISTS (SELECT 1 FROM $subscribers WHERE $is_recipient$has_tenant$visible))""")
 
 _SELECT_DATES = Template("""\
 SELECT row_key, changed_at FROM $dates WHERE role = '$role' AND $is_any""")
@@ -205,6 +210,7 @@ class Statements(ABC):
     find: Callable[..., str]
     """Selects dispatches by message ids, and other rows only if they are needed.
 
+    Without dispatches in the mapping, it selects only subscribers.
     With `subscribers`, also subscribers by emails, the first parameter; with `subscriptions`, also
     those of the dispatches with other message ids, the last parameter."""
     hopeful: str
@@ -332,9 +338,11 @@ class Statements(ABC):
         the table of the dispatches has a column for them. `given_emails` returns the parameters of
         the subscribers.
         """
-        selects = [self._find_dispatches()]
+        selects = []
         if subscribers:
-            selects.insert(0, self._find_subscribers())
+            selects.append(self._find_subscribers())
+        if self.tables.has("dispatches"):
+            selects.append(self._find_dispatches())
         if subscriptions:
             selects.append(self._find_subscriptions())
         return "\nUNION ALL\n".join(selects)
@@ -444,15 +452,29 @@ class Statements(ABC):
         """
         tables, dialect = self.tables, self.dialect
         email, fold = tables.columns("subscribers")["email"], tables.schema.subscribers.fold
-        is_recipient = is_owner = dialect.is_email(
-            fold, ALIASES["subscribers"], email, "n.recipient"
+        is_recipient = dialect.is_email(fold, ALIASES["subscribers"], email, "n.recipient")
+        has_rows = _HAS_SUBSCRIBER.substitute(
+            subscribers=tables.table("subscribers"),
+            is_recipient=is_recipient,
+            has_tenant=tables.of_given_tenant("subscribers") if tables.tenants else "",
+            visible=tables.visible("subscribers"),
         )
-        own = [role for role in ("dispatches", "subscribers") if role in tables.tenants]
-        if fold == "exact":
-            is_owner = f"lower({tables.text('subscribers', 'email')}) = lower(n.recipient)"
+        if tables.has("dispatches"):
+            has_rows = f"{self._has_dispatch(is_recipient)}\n    OR {has_rows}"
         return _HOPEFUL.substitute(
-            of_entry="given.entry = n.entry AND " if own else "",
+            of_entry="given.entry = n.entry AND " if tables.tenants else "",
             is_parked=has_outcome("n", PARKED - {Result.FAILED}),
+            has_rows=has_rows,
+        )
+
+    def _has_dispatch(self, is_recipient: str) -> str:
+        """Return the condition that a dispatch of the message belongs to the recipient."""
+        tables, dialect = self.tables, self.dialect
+        is_owner = is_recipient
+        if tables.schema.subscribers.fold == "exact":
+            is_owner = f"lower({tables.text('subscribers', 'email')}) = lower(n.recipient)"
+        own = [role for role in ("dispatches", "subscribers") if role in tables.tenants]
+        return _HAS_DISPATCH.substitute(
             dispatches=tables.table("dispatches"),
             join_in_order=dialect.join_in_order,
             subscribers=tables.table("subscribers"),
@@ -465,9 +487,6 @@ class Statements(ABC):
             is_owner=is_owner,
             is_of_tenant="".join(map(tables.of_given_tenant, own)),
             visible=tables.visible("dispatches", "subscribers"),
-            is_recipient=is_recipient,
-            has_tenant=tables.of_given_tenant("subscribers") if own else "",
-            visible_subscribers=tables.visible("subscribers"),
         )
 
     def _of_entries(self) -> str:
