@@ -62,12 +62,14 @@ def test_all_options_reach_the_fields() -> None:
         suppression_reason=Person.mute_word,
         where={Person.deleted_at: None},
         tenant=Person.team,
+        touch=Person.updated,
         fold="lower",
     )
     mapped = map_models(replace(SCHEMA, subscribers=people), "default")
     role = mapped.schema.subscribers
     assert (role.where, role.tenant, role.fold) == ({"deleted_at": None}, "team_id", "lower")
     assert mapped.tenants["subscribers"].name == "team"
+    assert (role.touch, mapped.fields["subscribers", "touch"].name) == ("updated", "updated")
     assert "suppression_changed_at" not in mapped.schema.columns("subscribers")
 
 

@@ -82,6 +82,11 @@ def mapping(
     return {"TABLES": replace(CRM, subscribers=role, dispatches=Role("crm.Send", theirs))}
 
 
+def touched(field: str) -> dict[str, Any]:
+    """Return settings with a field for the time of the last write to the subscribers."""
+    return {"TABLES": replace(CRM, subscribers=replace(CRM.subscribers, touch=field))}
+
+
 def tenants(field: str) -> dict[str, Any]:
     """Return settings with a field for the tenants of the subscribers."""
     return {"TABLES": replace(CRM, subscribers=replace(CRM.subscribers, tenant=field))}
@@ -213,6 +218,8 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "E002",
         "`where` names 'mail_id', which notifications set",
     ),
+    (touched("updeted"), "E002", r"no field 'updeted'\. Did you mean 'updated'\? Write touch="),
+    (touched("mute_word"), "E002", "which cannot hold a date-time: write touch=None"),
     (tenants("taem"), "E002", r"no field 'taem'\. Did you mean 'team'\?"),
     (tenants("team__uid"), "E006", "crm.Person: `tenant` names 'team__uid', a field of another"),
     # a reason that no field, or its field, cannot hold

@@ -48,6 +48,13 @@ LEAN = replace(
 """No lists, only the times of a dispatch, and no log."""
 
 
+TOUCHED_MODELS = replace(
+    BARE,
+    subscribers=replace(BARE.subscribers, touch="updated"),
+    dispatches=replace(CRM.roles["dispatches"], touch="updated"),
+)
+"""Two models have the time of the last change, which Django sets, too."""
+
 ONLY_PERSONS = Schema(subscribers=BARE.subscribers, dispatches=None, subscriptions=None)
 """No other models."""
 
@@ -104,7 +111,8 @@ def _in_the_database(role: Role) -> Role:
         for ours, theirs in {**own, **role.columns}.items()
     }
     tenant = role.tenant and model.get_field(role.tenant).column
-    return replace(role, table=model.db_table, columns=columns, tenant=tenant)
+    touch = role.touch and model.get_field(role.touch).column
+    return replace(role, table=model.db_table, columns=columns, tenant=tenant, touch=touch)
 
 
 class _Closing(DjangoStore):

@@ -162,6 +162,22 @@ SCHEMAS = {
             },
         },
     ),
+    "touched": Golden(
+        Schema(
+            subscribers=Role("people", _UNDATED, touch="updated_at"),
+            dispatches=Role("mails", {"list_id": None}, touch="updated_at"),
+            subscriptions=None,
+        ),
+        {
+            "subscribers": {
+                "id": "integer",
+                "email": "email",
+                "suppressed_at": "time",
+                "updated_at": "naive",
+            },
+            "dispatches": {**_OWN["dispatches"], "updated_at": "time"},
+        },
+    ),
     "people": Golden(
         Schema(
             subscribers=Role("people", where={"deleted_at": None}),

@@ -33,6 +33,7 @@ from hookrow import Role, Schema
 from hookrow._core.log_entry import LogEntry
 from hookrow._core.notification import Key
 from hookrow._core.optional import OPTIONAL_COLUMNS, RECORDS
+from hookrow._core.schema import TIMES, TOUCH
 from hookrow._migrations import needed, upgrade
 from hookrow.stores.sql import SQLStore
 from own_tables import UTCDateTime, attached, metadata
@@ -65,6 +66,14 @@ UNDATED = Schema(
 
 FORGETFUL = replace(UNDATED, log=None)
 """The same without a log: the last change is dated nowhere."""
+
+TOUCHED = Schema(
+    subscribers=Role("people", {"suppression_changed_at": None}, touch="updated at"),
+    dispatches=Role("sends", {"first_opened_at": "first_opened_at"}, touch="100%"),
+    subscriptions=Role("members", touch="updated_at"),
+    log="The log",
+)
+"""Each table has a column for the time of the last write."""
 
 PEOPLE = Schema(
     subscribers=Role("people", {"suppression_changed_at": None, "suppression_reason": None}),
@@ -198,7 +207,7 @@ class Home:
         ]
 
     def _type(self, column: str) -> TypeEngine[Any]:
-        if column.endswith("_at"):
+        if column in TIMES:
             return UTCDateTime()
         if column not in {"id", "subscriber_id", "list_id", "message_id"}:
             return Text()
@@ -207,8 +216,9 @@ class Home:
         return Uuid() if self._has_uuids else String(20)
 
     def _name(self, name: str, column: str) -> str:
-        if column == "tenant":
-            return self.schema.roles[name].tenant or ""
+        if column in {"tenant", TOUCH}:
+            option: str = getattr(self.schema.roles[name], column)
+            return option
         return self.schema.roles[name].column(column) or self.schema.columns(name)[column]
 
     def _row(self, name: str, row: Row) -> dict[str, Any]:
@@ -230,8 +240,9 @@ def as_rows(entries: Sequence[LogEntry]) -> list[dict[str, Any]]:
 
 
 def columns_of(schema: Schema, name: str) -> list[str]:
-    """List the columns that a role has in the schema, by hookrow's names, and its tenant's."""
+    """List the columns that a role has in the schema, by hookrow's names, and of its options."""
     role, columns = schema.roles[name], schema.roles[name].columns
     optional = [column for column in OPTIONAL_COLUMNS if column in schema.columns(name)]
     usual = [column for column in COLUMNS[name] if columns.get(column, column) is not None]
-    return [*usual, *optional, *(["tenant"] if role.tenant else [])]
+    options = [each for each in ("tenant", TOUCH) if getattr(role, each)]
+    return [*usual, *optional, *options]

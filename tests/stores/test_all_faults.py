@@ -191,6 +191,36 @@ subscribers=Role.of(
     )
 
 
+@pytest.mark.parametrize(
+    ("touch", "text"),
+    [
+        ("updated_an", "has no column 'updated_an'. Did you mean 'updated_on'? Write touch="),
+        ("version", ", which cannot hold a date-time: write touch="),
+        ("note", ", which cannot hold a date-time: write touch="),
+    ],
+)
+def test_touch(empty_database_url: str, touch: str, text: str) -> None:
+    """One error has it with all others, and names the column that is probably meant."""
+    url = empty_database_url
+    if touch == "note" and not kind_of(url).keeps_lengths:
+        pytest.skip("SQLite stores times as text")
+    create_ordinary(url)
+    for column in ("version integer", "note varchar(30)"):
+        default = "''" if "note" in column else "0"
+        run(url, f"ALTER TABLE people ADD COLUMN {column} NOT NULL DEFAULT {default}")
+    run(url, f"ALTER TABLE people ADD COLUMN updated_on {kind_of(url).types['timestamp']}")
+    schema = replace(ORDINARY, subscribers=replace(ORDINARY.subscribers, touch=touch))
+    error = mismatch(url, schema)
+    [fault] = [each for each in error.faults if each.column == touch]
+    assert f'{text}"updated_on".' in fault.text
+    assert len(error.faults) == len(REPORT) + 1
+    if touch == "updated_an":
+        assert '    touch="updated_on",' in error.correction
+    run(url, "ALTER TABLE people DROP COLUMN updated_on")
+    [fault] = [each for each in mismatch(url, schema).faults if each.column == touch]
+    assert "touch=None" in fault.text
+
+
 def test_first_use(empty_database_url: str, caplog: pytest.LogCaptureFixture) -> None:
     """The same report is logged, once."""
     create_ordinary(empty_database_url)

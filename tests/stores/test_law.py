@@ -5,13 +5,21 @@ It holds of the rules, on a model, and on every store, which has the result of t
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, product
 from typing import Any, TypeAlias
 
 import pytest
 from contract import ADA, NOON
-from django_home import BARE, FORGETFUL_MODELS, LEAN, MODELS_OF_TENANTS, ONLY_PERSONS
+from django_home import (
+    BARE,
+    FORGETFUL_MODELS,
+    LEAN,
+    MODELS_OF_TENANTS,
+    ONLY_PERSONS,
+    TOUCHED_MODELS,
+)
 from fitted import FITTED
 from homes import (
     EVERY_RECORD,
@@ -21,6 +29,7 @@ from homes import (
     RECORDING,
     SPARSE,
     SUPPRESSION,
+    TOUCHED,
     UNDATED,
     Home,
     Rows,
@@ -54,6 +63,7 @@ from hookrow import (
 from hookrow._core.log_entry import log_entries
 from hookrow._core.notification import DispatchEvent, Key, Notification, Source
 from hookrow._core.rules import decide, lookup_keys
+from hookrow._core.schema import TOUCH
 from hookrow._receiver.clock import LEAST_EVENTS, Clock
 from hookrow._receiver.recorder import record
 from hookrow.stores._log import START, Origin, RetryCursor
@@ -440,6 +450,33 @@ def test_corrected_times(schema: Schema, hookrow_store: SQLStore) -> None:
         assert results(world, group, size) == results(world, group, 1)
 
     claim()
+
+
+@pytest.mark.parametrize("place", EXAMPLES)
+def test_touch(place: str, new_database: Callable[[str], str]) -> None:
+    """The time of a write is stored in the rows that it changes, and in no others.
+
+    A repeated notification changes nothing, and neither does one that a guard refuses.
+    """
+    schema = TOUCHED_MODELS if place.startswith("django-") else TOUCHED
+    home = open_home(place, schema, new_database)
+
+    def claim(world: World, group: Group, size: int, *, checked: bool) -> None:
+        for row in chain(*world.values()):
+            row[TOUCH] = NOON
+        _fill(home, world)
+        for start in range(0, len(group), size):
+            before, began = home.rows(), datetime.now(UTC)
+            record(home.store, group[start : start + size], checked=checked)
+            for name, rows in home.rows().items():
+                for row, earlier in zip(rows, before[name], strict=True):
+                    if TOUCH in row:
+                        touched, touched_before = row.pop(TOUCH), earlier.pop(TOUCH)
+                        is_kept = touched == touched_before
+                        assert is_kept if row == earlier else touched >= began
+
+    with closing(home):
+        _search(claim, schema, EXAMPLES[place], records=False)
 
 
 def _schemas(place: str) -> Mapping[str, Schema]:

@@ -416,6 +416,7 @@ MISTAKES = [
         lambda: of(Person, email="address"),
         "is 'address', an attribute whose column is 'adr': write email=Person.address.",
     ),
+    (lambda: of(Person, touch="updeted"), "`touch` of Role.of(Person) is 'updeted', which Person"),
     (lambda: of(Person, tenant="teem_id"), "which Person does not have. Did you mean 'team_id'?"),
     (
         lambda: Schema(dispatches=of(Send)),

@@ -200,6 +200,14 @@ def members(*columns: Mapping[str, str | None], **options: Any) -> dict[str, Any
             "the tenant 'at', which notifications set or",
         ),
         (members(tenant="t", where={"t": 1}), "the tenant 't', which also hides rows: omit it in"),
+        (members(touch=""), "'subscribers' has the touch '', which is not the name of a column"),
+        (members(touch="email"), "'subscribers' uses the column 'email' for both email and touch"),
+        (members(touch="t", where={"t": None}), "the touch 't', which also selects rows: name another"),
+        (members(touch="t", tenant="t"), "the touch 't', which also selects rows: name another"),
+        (
+            {"subscriptions": Role("members", dict.fromkeys(SUPPRESSION), touch="t")},
+            "the touch 't', but notifications set no column of the subscriptions: omit `touch`",
+        ),
         (
             {"dispatches": Role("sends", tenant="team_id")},
             "but the subscribers have none: name their column with `tenant`, too",

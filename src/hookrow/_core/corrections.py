@@ -12,7 +12,16 @@ from difflib import SequenceMatcher
 
 from hookrow._core.notation import ModelNotation, Notation
 from hookrow._core.optional import RECORDS
-from hookrow._core.schema import OPTIONAL, REQUIRED, WRITTEN, ModelRole, Role, Schema, nearest
+from hookrow._core.schema import (
+    OPTIONAL,
+    REQUIRED,
+    TOUCH,
+    WRITTEN,
+    ModelRole,
+    Role,
+    Schema,
+    nearest,
+)
 from hookrow._fault import Fault
 from hookrow._models import UNKNOWN_ATTRIBUTE
 
@@ -32,6 +41,9 @@ _CONTENTS = {
 }
 """What the required columns contain."""
 
+OF_UPDATES = {"updated", "modified", "changed", "touched"}
+"""Words in the names of columns with the time of the last write."""
+
 _WORDS: Mapping[str, Collection[str]] = {
     "id": {"uid", "uuid", "pk", "key"},
     "email": {"email", "mail", "address"},
@@ -49,6 +61,7 @@ _WORDS: Mapping[str, Collection[str]] = {
     "suppression_reason": {"reason", "why"},
     "delivered_at": {"delivered", "arrived"},
     "opened_at": {"opened", "seen"},
+    TOUCH: OF_UPDATES,
 }
 """Words in the names that hosts give to columns."""
 
@@ -139,10 +152,12 @@ def _with_columns(
     for field in absent:
         if field not in suggested and field not in needed:
             columns[field] = None
+    touch = columns.pop(TOUCH, role.touch)
     if columns.get("bounced_at", "") is None and "bounce_type" in columns:
         columns["bounce_type"] = None  # which requires it
     has_reason = columns.get("suppression_reason", "") is not None
-    return replace(role, columns=columns, empty=role.empty if has_reason else None)
+    empty = role.empty if has_reason else None
+    return replace(role, columns=columns, empty=empty, touch=touch)
 
 
 def _renamed(role: Role, column: str, other: str) -> Role:
@@ -206,7 +221,7 @@ def _written(notation: Notation, schema: Schema, name: str, existing: Collection
     unknown = {field: YOUR_NAME for field, column in mapped.items() if column not in declared}
     options = {
         option: value
-        for option in ("where", "fold", "empty", "tenant")
+        for option in ("where", "fold", "empty", "tenant", TOUCH)
         if (value := getattr(role, option)) != getattr(usual, option)
     }
     return writing.role(name, role.table, {**columns, **unknown}, options)
@@ -228,11 +243,12 @@ def _hint(
 ) -> str:
     """Return the sentences about a column that follow the one that names it."""
     hint = _origin(notation, schema.columns(name)[field])
+    written = notation.option if field == TOUCH else notation.entry
     if field in suggested:
         near = suggested[field]
-        hint += f" Did you mean {near!r}? Write {notation.entry(field, near)}."
+        hint += f" Did you mean {near!r}? Write {written(field, near)}."
     if field not in required(schema, name):
-        without = notation.entry(field, None)
+        without = written(field, None)
         return f"{hint} It is optional: with {without}, {_effect(schema, name, field)}."
     if hint:
         return hint
@@ -267,6 +283,7 @@ _CONSEQUENCES = {
     "sent_at": "there are no figures about how long deliveries take",
     **{time: f"no {each.replace('_', ' ')} is recorded" for each, (time, *_) in RECORDS.items()},
     "bounce_type": "the type of a bounce is not stored",
+    TOUCH: "no column has the time of the last write",
 }
 """What leaving an optional column out means."""
 
@@ -303,7 +320,7 @@ def _scores(
 ) -> Iterator[tuple[float, str, str]]:
     """Yield the columns that may be meant, with their similarity and hookrow's names."""
     for field, mapped in absent.items():
-        is_guess = field not in required(schema, name) and field not in schema.roles[name].columns
+        is_guess = field not in {TOUCH, *required(schema, name), *schema.roles[name].columns}
         least = _HAS_WORD if is_guess else _SIMILAR
         words = {*_WORDS.get(field, ()), *_words_of_table(schema, _REFERRED.get(field))}
         for column in unused:

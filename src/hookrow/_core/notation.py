@@ -124,7 +124,7 @@ class ModelNotation:
 
     def option(self, key: str, value: Any) -> str:  # noqa: ANN401 - of a role
         """Return an option of a role, in which attributes stand for columns, too."""
-        if key == "tenant":
+        if key in {"tenant", "touch"}:
             return self.entry(key, value)
         if key == "where":
             conditions = (

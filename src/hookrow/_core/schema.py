@@ -30,7 +30,10 @@ WRITTEN = tuple(dict.fromkeys(each for write in WRITES.values() for each in writ
 NULLED = ("suppressed_at", "suppression_reason")
 """The columns that a reactivation sets to null."""
 
-TIMES = {*WRITTEN, "sent_at"} - {"suppression_reason", "bounce_type"}
+TOUCH = "touch"
+"""The option of a role for the column with the time of the last write, and its name here."""
+
+TIMES = {*WRITTEN, "sent_at", TOUCH} - {"suppression_reason", "bounce_type"}
 """Columns with a time; `sent_at` is only read."""
 
 KEYS = {
@@ -163,6 +166,9 @@ class Role:
     finds only the rows of its receiver's entry, which is a `Tenant`. The subscribers need the
     column; a dispatch or a subscription without it has the tenant of its subscriber.
 
+    `touch` is a column with a time, by the table's own name, that is set to the time of each write
+    that changes a row. It stays as it is if a row has the values already, or newer ones.
+
     Raises `ConfigurationError` for an object that is not a name. `Role.of` takes models.
     """
 
@@ -172,6 +178,7 @@ class Role:
     fold: Fold = field(default="ascii", kw_only=True)
     empty: str | None = field(default=None, kw_only=True)
     tenant: str | None = field(default=None, kw_only=True)
+    touch: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _refuse(self._faults())
@@ -189,16 +196,18 @@ class Role:
                 line = f'{{"{name}": "{getattr(column, "name", None) or name}"}}'
                 subject = f"The column for {name!r}"
                 yield rejection(subject, "the name of a column, or None", column, line)
-        if not isinstance(self.tenant, str | None):
-            tenant = getattr(self.tenant, "name", None) or "team_id"
-            line = f'{_role_for(self.table)[:-1]}, tenant="{tenant}")'
+        for option, example in (("tenant", "team_id"), (TOUCH, "updated_at")):
+            given = getattr(self, option)
+            if isinstance(given, str | None):
+                continue
+            name = getattr(given, "name", None) or example
+            line = f'{_role_for(self.table)[:-1]}, {option}="{name}")'
             if isclass(self.table):
                 model = self.table.__name__
-                attribute = getattr(self.tenant, "key", None) or tenant
-                line = f"Role.of({model}, tenant={model}.{attribute})"
-            yield rejection(
-                "The tenant of a role", "the name of a column, or None", self.tenant, line
-            )
+                attribute = getattr(given, "key", None) or name
+                line = f"Role.of({model}, {option}={model}.{attribute})"
+            subject = f"The {option} of a role"
+            yield rejection(subject, "the name of a column, or None", given, line)
 
     @classmethod
     def of(
@@ -210,14 +219,15 @@ class Role:
         fold: Fold = "ascii",
         empty: str | None = None,
         tenant: object = None,
+        touch: object = None,
         **columns: Unpack[_Columns],
     ) -> Role:
         """Return the role of a model: a class of SQLAlchemy or SQLModel, or a model of Django.
 
         `Role.of(Person, email=Person.address, where={Person.deleted_at: None})`: an attribute of
-        the model stands for its column, in the keywords, in the keys of `where` and in `tenant`. A
-        foreign key of Django may be `Send.person` or `Send.person_id`. Strings stand for columns,
-        too: in Django, the names of fields, and otherwise those of columns. None is no column.
+        the model stands for its column, in all keywords and in the keys of `where`. A foreign key
+        of Django may be `Send.person` or `Send.person_id`. Strings stand for columns, too: in
+        Django, the names of fields, and otherwise those of columns. None is no column.
 
         A column without a keyword is that of the attribute with hookrow's name, or of the primary
         key for `id`. An optional column that the model lacks is None. As in other roles, `sent_at`
@@ -236,7 +246,7 @@ class Role:
             reject(f"`where` of Role.of({read.name})", "a dict", hidden, example)
         faults = list[Fault]()
         named: dict[str, str | None] = {}
-        for name, given in {**columns, "tenant": tenant}.items():
+        for name, given in {**columns, "tenant": tenant, TOUCH: touch}.items():
             named[name] = None
             with collected(faults):
                 named[name] = None if given is None else _column_of(read, name, given)
@@ -252,6 +262,7 @@ class Role:
             fold=fold,
             empty=empty,
             tenant=named.pop("tenant"),
+            touch=named.pop(TOUCH),
             columns=named,
             model=read,
         )
@@ -346,6 +357,7 @@ class Schema:
             yield from _faults_of_shared_columns(name, self.columns(name))
             yield from _faults_of_where(name, role)
             yield from _faults_of_tenant(name, role, self.subscribers)
+            yield from _faults_of_touch(name, role, self.columns(name))
         if self.dispatches is None:
             yield from self._faults_without_dispatches()
         elif self.messages is not None:
@@ -444,6 +456,7 @@ class Schema:
         if name == "dispatches":
             wanted = requested(self.record, role.table)
             named = {field: column or wanted.get(field) for field, column in named.items()}
+        named[TOUCH] = role.touch
         return {
             field: column
             for field, column in named.items()
@@ -638,6 +651,21 @@ def _faults_of_tenant(name: str, role: Role, subscribers: Role) -> Iterator[str]
         mistake = "which notifications set or search: name another column."
     if mistake:
         yield f"The role {name!r} has the tenant {column!r}, {mistake}"
+
+
+def _faults_of_touch(name: str, role: Role, columns: Mapping[str, str]) -> Iterator[str]:
+    """Yield the fault of a `touch` that nothing sets, or of a column that has another use."""
+    if role.touch is None:
+        return
+    mistake = ""
+    if not role.touch:
+        mistake = "which is not the name of a column: omit `touch`."
+    elif not {*WRITTEN} & columns.keys():
+        mistake = f"but notifications set no column of the {name}: omit `touch`."
+    elif role.touch in {*role.where, role.tenant}:
+        mistake = "which also selects rows: name another column."
+    if mistake:
+        yield f"The role {name!r} has the touch {role.touch!r}, {mistake}"
 
 
 def _faults_of_reasons(reasons: Mapping[str, str | int]) -> Iterator[str]:

@@ -22,7 +22,17 @@ from django.db.models.constants import LOOKUP_SEP
 from hookrow._core.corrections import Table, correct, correction_of
 from hookrow._core.notation import Notation
 from hookrow._core.notification import Key
-from hookrow._core.schema import OPTIONAL, TIMES, WRITTEN, ModelRole, Role, Scalar, Schema, nearest
+from hookrow._core.schema import (
+    OPTIONAL,
+    TIMES,
+    TOUCH,
+    WRITTEN,
+    ModelRole,
+    Role,
+    Scalar,
+    Schema,
+    nearest,
+)
 from hookrow._fault import Fault
 from hookrow.django._columns import (
     AnyField,
@@ -380,14 +390,16 @@ def _labelled(name: str, role: ModelRole, columns: Mapping[str, str]) -> Role:
             f"The role {name!r} has {role.model.name}, which is not a model of Django: map one."
         )
     fields = {field.column: field.attname for field in find_model(label)._meta.concrete_fields}
-    absent = dict.fromkeys(OPTIONAL[name])
+    named = {own_name: fields[column] for own_name, column in columns.items()}
+    touch = named.pop(TOUCH, None)
     return Role(
         label,
-        {**absent, **{own_name: fields[column] for own_name, column in columns.items()}},
+        {**dict.fromkeys(OPTIONAL[name]), **named},
         where={fields[column]: value for column, value in role.where.items()},
         fold=role.fold,
         empty=role.empty,
         tenant=None if role.tenant is None else fields[role.tenant],
+        touch=touch,
     )
 
 
@@ -477,15 +489,17 @@ def _database_role(
     tenant: AnyField | None,
 ) -> Role:
     """Return the role with the name of its table, and of each column that needs one."""
+    names = {own_name: column_name(field) for own_name, field in mapped.items()}
+    touch = names.pop(TOUCH, None)
     named = Role(
         model._meta.db_table,
         where={column_name(field): value for field, value in where.items()},
         fold=role.fold,
         empty=role.empty,
         tenant=None if tenant is None else column_name(tenant),
+        touch=touch,
     )
     columns = {own_name: None for own_name, column in role.columns.items() if column is None}
-    names = {own_name: column_name(field) for own_name, field in mapped.items()}
     renamed = {own_name: name for own_name, name in names.items() if named.column(own_name) != name}
     return replace(named, columns={**columns, **renamed})
 

@@ -10,12 +10,12 @@ from datetime import datetime
 from typing import NamedTuple
 
 from hookrow._core.corrections import OF_IDS, words_of
-from hookrow._core.schema import NULLED, OTHERWISE, TIMES, WRITTEN, Scalar, Schema
+from hookrow._core.schema import NULLED, OTHERWISE, TIMES, TOUCH, WRITTEN, Scalar, Schema
 from hookrow._fault import Fault
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._keys import changed_keys
 from hookrow.stores.sql._log_rows import LOG_COLUMNS
-from hookrow.stores.sql._needs import Columns, never_equals
+from hookrow.stores.sql._needs import KINDS_OF_TIMES, Columns, never_equals
 
 
 class _Rule(NamedTuple):
@@ -31,7 +31,7 @@ _TYPE = "of the type {type_name}"
 
 _RULES = (
     _Rule(
-        WRITTEN,
+        {*WRITTEN, TOUCH},
         lambda column, _: column.generated,
         "generated, and cannot be written: name another.",
     ),
@@ -106,18 +106,18 @@ def faults_of_columns(schema: Schema, tables: Mapping[str, Columns]) -> Iterator
 
 def suits(name: str, column: Column) -> bool:
     """Return whether a column may be suggested for one of hookrow's names, given what is known."""
-    if (name in WRITTEN and column.generated) or (name in NULLED and not column.nullable):
+    if (name in {*WRITTEN, TOUCH} and column.generated) or (name in NULLED and not column.nullable):
         return False
     if name.endswith("_id") and OF_IDS.isdisjoint(words_of(column.name)):
         return False
     if name in TIMES:
-        return column.kind in _KINDS_OF_TIMES or (column.kind == "text" and not column.type)
+        return column.kind in _MAY_BE_TIMES or (column.kind == "text" and not column.type)
     if name in {"email", "suppression_reason", "bounce_type"}:
         return column.kind in _KINDS_OF_TEXTS
     return name != "provider_message_id" or column.kind in {"uuid", *_KINDS_OF_TEXTS}
 
 
-_KINDS_OF_TIMES = ("datetime", "timestamptz", "")
+_MAY_BE_TIMES = {*KINDS_OF_TIMES, ""}
 _KINDS_OF_TEXTS = ("text", "")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hookrow._core.corrections import Table, find
-from hookrow._core.schema import WRITTEN, Schema
+from hookrow._core.schema import TOUCH, WRITTEN, Schema
 from hookrow.stores.sql._catalogues.base import Catalogue
 from hookrow.stores.sql._column_rules import suits
 from hookrow.stores.sql._needs import Columns
@@ -43,7 +43,9 @@ def propose_view(catalogue: Catalogue, schema: Schema, columns: Columns) -> Join
             f"JOIN {catalogue.statement_name(other)} AS e "
             f"ON e.{catalogue.identifier(reference)} = s.{catalogue.identifier(mapped['id'])}"
         )
-        written = [each for field, each in mapped.items() if field in WRITTEN and each in columns]
+        written = [
+            each for field, each in mapped.items() if field in {*WRITTEN, TOUCH} and each in columns
+        ]
         statements = catalogue.updatable_view(view, select, role.table, mapped["id"], written)
         advice = (
             f"The addresses may be in the column {email!r} of {other!r}: map a view of both, "

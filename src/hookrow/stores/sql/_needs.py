@@ -12,7 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from hookrow._core.corrections import YOUR_NAME
+from hookrow._core.corrections import OF_UPDATES, YOUR_NAME, words_of
 from hookrow._core.log_entry import (
     FINGERPRINT_SIZE,
     LONGEST_ENTRY_NAME,
@@ -27,7 +27,7 @@ from hookrow._core.notification import Key, Source, Suppressible
 from hookrow._core.optional import LONGEST_BOUNCE_TYPE
 from hookrow._core.result import Result
 from hookrow._core.rules import LONGEST_EMAIL, LONGEST_MESSAGE_ID
-from hookrow._core.schema import TIMES, Scalar, Schema, nearest
+from hookrow._core.schema import TIMES, TOUCH, Scalar, Schema, nearest
 from hookrow._fault import Fault
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._conversions import guid, tenant_digits
@@ -102,6 +102,9 @@ _SAMPLES: Mapping[str, tuple[Use, Sequence[Any]]] = {
 }
 """By hookrow's name of a column. Keys are the host's, and only compared with each other."""
 
+KINDS_OF_TIMES = {"datetime", "timestamptz"}
+"""The kinds of columns that hold times, whatever the database."""
+
 _DEMANDS = {
     "email": ", but must be text, because it is compared with the provider's text: name another "
     "column, or change its type.",
@@ -112,6 +115,7 @@ _DEMANDS = {
         ", which cannot hold a date-time: name a column that can. If you keep a flag or a status "
         "instead, set it in the hooks on_recorded and on_refused.",
     ),
+    TOUCH: ", which cannot hold a date-time",
     "bounce_type": ", which cannot hold the type of a bounce: name a column of text for "
     f"{LONGEST_BOUNCE_TYPE} characters or more.",
 }
@@ -131,6 +135,8 @@ def role_needs(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Need]:
                 use, values = _SAMPLES[field]
                 kept = [each for each in values if each != _NO_GUID or not column.holds_uuids]
                 text = unsuitable(role.table, column, field)
+                if field == TOUCH:
+                    text += _line_for_touch(schema, name, existing)
                 yield _need(role.table, column, use, kept, text)
         for column_name, value in role.where.items():
             column = existing.get(column_name)
@@ -160,6 +166,18 @@ def tenant_needs(table: str, column: Column, tenants: Mapping[str, Key]) -> Iter
 
     if names:
         yield Need(table, column, Use.TENANT, {each: each for each in names}, describe)
+
+
+def _line_for_touch(schema: Schema, name: str, existing: Columns) -> str:
+    """Return the end of the sentence for a column of `touch`: the line to write instead."""
+    used = {*schema.columns(name).values()}
+    others = [
+        each
+        for each, column in existing.items()
+        if column.kind in KINDS_OF_TIMES and each not in used and OF_UPDATES & {*words_of(each)}
+    ]
+    notation = schema.notation or Notation.PYTHON
+    return f": write {notation.option(TOUCH, others[0] if others else None)}."
 
 
 def _need(table: str, column: Column, use: Use, values: Iterable[Any], text: str) -> Need:

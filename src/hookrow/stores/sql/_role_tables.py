@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from hookrow._core.notification import EventTime, Key, Suppressible
-from hookrow._core.schema import WRITTEN, Fold, Scalar, Schema
+from hookrow._core.schema import TOUCH, WRITTEN, Fold, Scalar, Schema
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._conversions import Conversions, tenant_digits
 from hookrow.stores.sql._dialects.base import Dialect
@@ -74,6 +74,10 @@ class RoleTables:
             and (names := [name for name in WRITTEN if name in self._columns[kind.value]])
         }
         """The columns of each kind of row that notifications set, by hookrow's names."""
+        self.touched: Collection[Suppressible] = [
+            kind for kind in self.written if TOUCH in self._columns[kind.value]
+        ]
+        """The kinds of row with a column for the time of the last write."""
         self.empty: Mapping[Suppressible, str | None] = {
             kind: schema.roles[kind.value].empty for kind in self.written
         }

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from hookrow._core.changes import State, is_ignored, new_values
@@ -23,7 +23,7 @@ from hookrow._core.notification import (
     Suppressible,
 )
 from hookrow._core.rules import subscription_keys
-from hookrow._core.schema import KEYS, TIMES
+from hookrow._core.schema import KEYS, TIMES, TOUCH
 from hookrow.stores._change_dates import key_text
 from hookrow.stores._driver_errors import failed_check, refuses_one_statement
 from hookrow.stores._errors import Conflict, Rejected, Unchanged
@@ -189,9 +189,12 @@ class _Writing(SQLReading):
     def _steps(self, changes: Sequence[Change], entries: Sequence[LogEntry]) -> list[Step]:
         """Return the statements that apply the changes, each for many rows, and add the entries."""
         statements = self._statements
+        touch = self._touch_values()
         rows_of: defaultdict[Statement, list[Sequence[Any]]] = defaultdict(list)
         for change in changes:
             updates, values = self._writes(change)
+            if touch:
+                values = {**values, **touch.get(change.row[0], {})}
             for update in updates:
                 rows_of[update].append(update.values(values))
         # Dates come first, because updates depend on them. The order is fixed, because another one
@@ -201,6 +204,14 @@ class _Writing(SQLReading):
         if entries and statements.add_entries is not None:
             steps.append(Step(statements.add_entries, entries))
         return steps
+
+    def _touch_values(self) -> Mapping[Suppressible, Mapping[str, Any]]:
+        """Return the time of the write as the column of each kind of row stores it."""
+        tables = self._statements.tables
+        if not tables.touched:
+            return {}
+        now = datetime.now(UTC)
+        return {kind: {TOUCH: tables.stored(kind.value, TOUCH, now)} for kind in tables.touched}
 
     def _writes(self, change: Change) -> tuple[Sequence[Statement], Mapping[str, Any]]:
         """Return the statements that apply a change, and the values of all their parameters."""

@@ -16,7 +16,7 @@ from hookrow._arguments import collected
 from hookrow._core.corrections import Table, correct, correction_of
 from hookrow._core.notation import Notation
 from hookrow._core.notification import EventTime, Key, Suppressible
-from hookrow._core.schema import OWN_ROLES, WRITTEN, ModelRole, Role, Schema, nearest_name
+from hookrow._core.schema import OWN_ROLES, TOUCH, WRITTEN, ModelRole, Role, Schema, nearest_name
 from hookrow._fault import Fault
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores import _change_dates
@@ -447,7 +447,8 @@ def _denied(catalogue: Catalogue, schema: Schema, name: str, columns: Columns) -
     """Yield what the user may not do with the existing columns of a role's table."""
     role, named = schema.roles[name], schema.columns(name)
     used = {*named.values(), *role.where, *filter(None, [role.tenant])} & columns.keys()
-    written = {column for field, column in named.items() if field in WRITTEN} & columns.keys()
+    set_by_writes = {column for field, column in named.items() if field in {*WRITTEN, TOUCH}}
+    written = set_by_writes & columns.keys()
     needed = {("SELECT", each) for each in used} | {("UPDATE", each) for each in written}
     if lacking := {right for right, each in needed if right in columns[each].denied}:
         yield from catalogue.denied_error(role.table, lacking).faults

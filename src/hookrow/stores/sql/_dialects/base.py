@@ -132,6 +132,10 @@ class Dialect(ABC):
         """Return a parameter for a time, to compare with a column of a type."""
 
     @abstractmethod
+    def differs(self, expression: str, other: str) -> str:
+        """Return the condition that two values, of which either may be null, are not the same."""
+
+    @abstractmethod
     def as_text(self, expression: str) -> str:
         """Return an expression of any type as text."""
 

@@ -93,6 +93,9 @@ class MariaDB(TimesAsText):
     def instant(self, type_: str) -> str:  # noqa: ARG002 - the server converts texts
         return "%s"
 
+    def differs(self, expression: str, other: str) -> str:
+        return f"NOT ({expression} <=> {other})"
+
     def as_text(self, expression: str) -> str:
         return f"CAST({expression} AS CHAR)"
 

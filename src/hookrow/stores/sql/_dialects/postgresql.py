@@ -59,6 +59,9 @@ class PostgreSQL(Dialect):
     def text_before(self, text: str, separator: str) -> str:
         return f"split_part({text}, '{separator}', 1)"
 
+    def differs(self, expression: str, other: str) -> str:
+        return f"{expression} IS DISTINCT FROM {other}"
+
     def as_integer(self, expression: str) -> str:
         return f"CAST({expression} AS bigint)"
 

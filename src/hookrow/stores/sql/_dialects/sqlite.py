@@ -45,6 +45,9 @@ class SQLite(TimesAsText):
     def instant(self, type_: str) -> str:  # noqa: ARG002 - columns have no types
         return "%s"
 
+    def differs(self, expression: str, other: str) -> str:
+        return f"{expression} IS NOT {other}"
+
     def as_text(self, expression: str) -> str:
         return f"CAST({expression} AS text)"
 

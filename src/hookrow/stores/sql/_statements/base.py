@@ -19,7 +19,7 @@ from hookrow._core.changes import WRITES, Write
 from hookrow._core.log_entry import LogEntry
 from hookrow._core.notification import EventTime, Key, Suppressible
 from hookrow._core.result import PARKED, Result
-from hookrow._core.schema import KEYS
+from hookrow._core.schema import KEYS, TOUCH
 from hookrow.stores._change_dates import CHANGE_DATE_COLUMNS
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._connections import Connection, Insert
@@ -619,6 +619,19 @@ def kinds_of(statements: Iterable[Statement]) -> Sequence[Suppressible]:
     """Return the kinds of rows that statements change, in the order of locking."""
     changed = {each.kind for each in statements}
     return [kind for kind in Suppressible if kind in changed]
+
+
+def touched(tables: RoleTables, role: str, alias: str, values: Mapping[str, str]) -> str:
+    """Return the new value of the column of `touch`, given those of the others by hookrow's names.
+
+    The time of the write is one of the values. The column stays as it is if no other one changes.
+    """
+    differ = " OR ".join(
+        tables.dialect.differs(tables.column(role, name, alias), value)
+        for name, value in values.items()
+        if name != TOUCH
+    )
+    return f"CASE WHEN {differ} THEN {values[TOUCH]} ELSE {tables.column(role, TOUCH, alias)} END"
 
 
 def guard_holds(old: str, write: Write, new: str) -> str:

@@ -15,11 +15,12 @@ from typing import Any
 
 from hookrow._core.changes import Write
 from hookrow._core.notification import Suppressible
+from hookrow._core.schema import TIMES, TOUCH
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._mariadb_literals import Fragment, literal
-from hookrow.stores.sql._role_tables import RoleTables
+from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 from hookrow.stores.sql._scripts import CHANGE_DATES_TABLE
-from hookrow.stores.sql._statements.base import Statement, guard_holds, key_parameters
+from hookrow.stores.sql._statements.base import Statement, guard_holds, key_parameters, touched
 
 # MySQL cannot lock the rows of JSON_TABLE, but those of a derived table are not locked.
 _LOCK = Template("""\
@@ -226,9 +227,19 @@ class _Change:
     def assignments(self, values: _Values) -> str:
         """Return the assignments to the columns that the table has."""
         role, tables = self.kind.value, self.tables
+        assigned = {
+            name: _assigned(values.value(name), column) for name, column in self._written.items()
+        }
+        if TOUCH in assigned:
+            stored = {
+                name: _compared(values.time(name), column) if name in TIMES else assigned[name]
+                for name, column in self._written.items()
+            }
+            # First, because the server assigns from left to right, and reads the new values.
+            del assigned[TOUCH]
+            assigned = {TOUCH: touched(tables, role, ALIASES[role], stored), **assigned}
         return ", ".join(
-            f"{tables.column(role, name)} = {_assigned(values.value(name), column)}"
-            for name, column in self._written.items()
+            f"{tables.column(role, name)} = {value}" for name, value in assigned.items()
         )
 
     def conditions(self, values: _Values) -> str:
@@ -251,7 +262,8 @@ class _Change:
     @property
     def _written(self) -> Mapping[str, Column]:
         columns = self.tables.columns(self.kind.value)
-        return {name: columns[name] for name in self.write.columns if name in columns}
+        named = (*self.write.columns, TOUCH)
+        return {name: columns[name] for name in named if name in columns}
 
 
 def date_types(tables: RoleTables) -> dict[str, str]:
@@ -272,6 +284,13 @@ def _assigned(value: str, column: Column) -> str:
             value=value, type=column.type, charset=column.charset
         )
     return f"concat({value})"
+
+
+def _compared(time: str, column: Column) -> str:
+    """Return a time with the digits that its column has."""
+    if column.fraction in {None, 6}:
+        return time
+    return f"CAST({time} AS datetime({column.fraction}))"
 
 
 def _may_lose(column: Column) -> bool:

@@ -9,6 +9,8 @@ from typing import Any
 
 from hookrow._core.changes import Write
 from hookrow._core.notification import Suppressible
+from hookrow._core.schema import TOUCH
+from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._dialects.postgresql import AWARE, NAIVE
 from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 from hookrow.stores.sql._statements.base import (
@@ -22,6 +24,7 @@ from hookrow.stores.sql._statements.base import (
     key_parameters,
     kinds_of,
     positional,
+    touched,
 )
 
 _POSTGRES_LOCK = Template("""\
@@ -175,13 +178,17 @@ class PostgresStatements(Statements):
     ) -> Statement:
         role, tables, keys = kind.value, self.tables, key_parameters(kind)
         columns = tables.columns(role)
-        written = {field: field for field in write.columns if field in columns}
+        written = {field: field for field in (*write.columns, TOUCH) if field in columns}
         types = self._types(kind, keys | written)
         values = {field: f"given.{field}" for field in written}
         for field in written:
             if types[field] == NAIVE:
                 types[field] = AWARE
                 values[field] += " AT TIME ZONE 'UTC'"
+        assigned = dict(values)
+        if TOUCH in values:
+            stored = {field: _as_stored(value, columns[field]) for field, value in values.items()}
+            assigned[TOUCH] = touched(tables, role, ALIASES[role], stored)
         if dated:
             types |= _DATE_TYPES
         guard = tables.column(role, write.guard) if guarded else ""
@@ -193,7 +200,7 @@ class PostgresStatements(Statements):
                 alias=ALIASES[role],
                 assignments=", ".join(
                     f"{self.dialect.quote(columns[field].name)} = {value}"
-                    for field, value in values.items()
+                    for field, value in assigned.items()
                 ),
                 given=given,
                 is_key=self._is_key(kind),
@@ -363,6 +370,12 @@ THEN 1 ELSE 0 END""")
 
 _DATE_TYPES = {"row_key": "text", "suppression_changed_at": AWARE}
 """The types of the parameters that date a change in the side table."""
+
+
+def _as_stored(value: str, column: Column) -> str:
+    """Return a value with the precision that its column has."""
+    is_rounded = column.kind == "datetime" and column.sized not in {"", column.type}
+    return f"({value})::{column.sized}" if is_rounded else value
 
 
 def _given(types: Mapping[str, str]) -> str:

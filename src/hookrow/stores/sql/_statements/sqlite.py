@@ -8,6 +8,7 @@ from typing import Any
 
 from hookrow._core.changes import Write
 from hookrow._core.notification import Suppressible
+from hookrow._core.schema import TOUCH
 from hookrow.stores.sql._role_tables import ALIASES
 from hookrow.stores.sql._statements.base import (
     ENTRY_FIELDS,
@@ -17,6 +18,7 @@ from hookrow.stores.sql._statements.base import (
     guard_holds,
     key_parameters,
     positional,
+    touched,
 )
 
 _SQLITE_SELECT = Template("""\
@@ -78,12 +80,14 @@ class SQLiteStatements(Statements):
             guard = f" AND {guard_holds(column, write, f'%({write.guard})s')}"
         if dated:
             is_dated = _SQLITE_IS_DATED.substitute(dates=self._dates, role=role, older=write.holds)
+        values = {name: f"%({name})s" for name in (*write.columns, TOUCH) if name in columns}
+        if TOUCH in values:
+            values[TOUCH] = touched(tables, role, alias, values)
         template = _SQLITE_UPDATE.substitute(
             table=table,
             assignments=", ".join(
-                f"{self.dialect.quote(columns[name].name)} = %({name})s"
-                for name in write.columns
-                if name in columns
+                f"{self.dialect.quote(columns[name].name)} = {value}"
+                for name, value in values.items()
             ),
             is_key=self._is_key(kind, alias),
             guard=guard,
