@@ -246,6 +246,8 @@ def _why_no_row(result: Result, entry: StoredEntry, parsers: Parsers) -> str | N
 def _value(value: object) -> str:
     if value is None or value == "":  # which is read as null: see `Role.empty`
         return "null"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return format_time(value) if isinstance(value, datetime) else str(value)
 
 

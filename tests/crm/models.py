@@ -1,8 +1,9 @@
 """People, the mails that are sent to them, and the members of groups.
 
 All names in `Person`, `Send` and `Membership` differ from those in hookrow's tables, and the group
-of a send is that of its mail. `Guest`, `Parcel` and `Stay` have an empty string for no reason, and
-`Parcel` has the provider's message id as a UUID.
+of a send is that of its mail. `Customer` and `Receipt` have flags in place of times. `Guest`,
+`Parcel` and `Stay` have an empty string for no reason, and `Parcel` has the provider's message id
+as a UUID.
 """
 
 # The models are written like those of a project without type annotations.
@@ -70,6 +71,21 @@ class Membership(models.Model):
     muted_at = models.DateTimeField(null=True)
     mute_reason = models.TextField(null=True)
     mute_changed = models.DateTimeField(null=True)
+
+
+class Customer(models.Model):
+    uid = models.UUIDField(primary_key=True)
+    email = models.EmailField(max_length=320)
+    is_muted = models.BooleanField(default=False)
+    mute_reason = models.TextField(null=True)
+
+
+class Receipt(models.Model):
+    uid = models.UUIDField(primary_key=True)
+    postmark_id = models.TextField(null=True)
+    customer = models.ForeignKey(Customer, models.PROTECT, null=True, db_constraint=False)
+    has_arrived = models.BooleanField(default=False)
+    was_seen = models.BooleanField(null=True)
 
 
 class Guest(models.Model):

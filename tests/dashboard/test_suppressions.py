@@ -95,6 +95,39 @@ def test_content(hookrow_store: SQLStore, hookrow_tables: Tables) -> None:
     visitor.dashboard.close(PATIENCE)
 
 
+def test_flags(hookrow_store: SQLStore) -> None:
+    """Without a time, the newest notification in the log has it; there are no periods to choose."""
+    with hookrow_store.database.transaction() as connection:
+        connection.execute(
+            "CREATE TABLE users (id integer PRIMARY KEY, email text, muted boolean NOT NULL)"
+        )
+        for number, email in enumerate((ADA, "b@x.org"), 1):
+            user = [number, email, number == 2]
+            connection.execute("INSERT INTO users VALUES (%s, %s, %s)", user)
+    absent = dict.fromkeys(("suppression_reason", "suppression_changed_at"))
+    users = Role("users", {"suppressed_at": "muted", **absent})
+    store = SQLStore(
+        hookrow_store.database, Schema(subscribers=users, dispatches=None, subscriptions=None)
+    )
+    receive(store, testing.suppression(ADA, None, at=AT))
+    visitor = Visitor(store)
+    page = visitor.shows(PATH)
+    assert "2 suppressed subscribers" in page
+    assert page.count("2026-03-04 05:06:07Z") == 1
+    assert page.count(">unknown<") == 2  # the host suppressed the other one
+    assert 'name="since"' not in page
+    assert "No suppressions found" in visitor.shows(PATH, since="2026-03-04")
+    assert "Lift the suppression" in visitor.shows("/subscriber", email=ADA)
+    visitor.send("/subscriber", {"action": "lift", "reason": "x"}, email=ADA)
+    assert ">active<" in visitor.shows("/subscriber", email=ADA)
+    [row] = rows(ask(visitor.dashboard, head(CSV)))
+    assert (row["email"], row["suppressed_at"]) == ("b@x.org", "")
+    effects = visitor.shows("/notification", id="1")
+    assert ">yes<" in effects
+    assert ">no<" in effects
+    visitor.dashboard.close(PATIENCE)
+
+
 def test_pages(visitor: Visitor) -> None:
     """Pages of 50 contain every row once, newest first, also if rows have equal times."""
     first = visitor.shows(PATH)

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.apps import apps
 from django.db import connections
-from homes import Home
+from homes import Flags, Home
 from sqlalchemy import Column, MetaData, Table, Uuid, insert
 from sqlalchemy.types import TypeEngine
 
@@ -55,6 +55,25 @@ TOUCHED_MODELS = replace(
 )
 """Two models have the time of the last change, which Django sets, too."""
 
+FLAGGED_MODELS = Schema(
+    subscribers=Role(
+        "crm.Customer",
+        {"suppressed_at": "is_muted", "suppression_reason": "mute_reason", **_UNDATED},
+    ),
+    dispatches=Role(
+        "crm.Receipt",
+        {
+            "provider_message_id": "postmark_id",
+            "subscriber_id": "customer",
+            "delivered_at": "has_arrived",
+            "opened_at": "was_seen",
+            **dict.fromkeys(MUTED),
+        },
+    ),
+    subscriptions=None,
+)
+"""Flags in place of all times."""
+
 ONLY_PERSONS = Schema(subscribers=BARE.subscribers, dispatches=None, subscriptions=None)
 """No other models."""
 
@@ -98,6 +117,10 @@ class DjangoHome(Home):
             mails.create(connection)
             lists = [self.key(number) for number in range(10)]
             connection.execute(insert(mails), [{"uid": each, "group_id": each} for each in lists])
+
+
+class FlaggedDjangoHome(Flags, DjangoHome):
+    """The same for models with flags in place of times."""
 
 
 def _in_the_database(role: Role) -> Role:

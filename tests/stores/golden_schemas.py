@@ -178,6 +178,21 @@ SCHEMAS = {
             "dispatches": {**_OWN["dispatches"], "updated_at": "time"},
         },
     ),
+    "flags": Golden(
+        Schema(
+            subscribers=Role("people", _UNDATED),
+            dispatches=Role("mails", {"list_id": None}, touch="updated_at"),
+            subscriptions=None,
+        ),
+        {
+            "subscribers": {"id": "integer", "email": "email", "suppressed_at": "boolean"},
+            "dispatches": {
+                **_OWN["dispatches"],
+                **dict.fromkeys(("suppressed_at", "delivered_at", "opened_at"), "boolean"),
+                "updated_at": "time",
+            },
+        },
+    ),
     "people": Golden(
         Schema(
             subscribers=Role("people", where={"deleted_at": None}),

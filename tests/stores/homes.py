@@ -13,6 +13,7 @@ from uuid import UUID
 from msgspec import to_builtins
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Connection,
     MetaData,
@@ -33,7 +34,7 @@ from hookrow import Role, Schema
 from hookrow._core.log_entry import LogEntry
 from hookrow._core.notification import Key
 from hookrow._core.optional import OPTIONAL_COLUMNS, RECORDS
-from hookrow._core.schema import TIMES, TOUCH
+from hookrow._core.schema import MAY_BE_FLAGS, TIMES, TOUCH
 from hookrow._migrations import needed, upgrade
 from hookrow.stores.sql import SQLStore
 from own_tables import UTCDateTime, attached, metadata
@@ -82,6 +83,25 @@ PEOPLE = Schema(
     log="The log",
 )
 """A host that has only people."""
+
+FLAGGED = Schema(
+    subscribers=Role("people", {"suppression_changed_at": None}, touch="updated_at"),
+    dispatches=Role(
+        "sends",
+        {
+            **dict.fromkeys(("suppression_changed_at", "bounce_type")),
+            **{each: f"the {each}" for each in OPTIONAL_COLUMNS if each != "bounce_type"},
+        },
+    ),
+    subscriptions=Role("members", {"suppression_changed_at": None}),
+    log="The log",
+)
+"""Flags in place of all times; no table stores when a suppression last changed."""
+
+DATED_FLAGS = Schema(
+    subscribers=Role("people"), dispatches=Role("sends"), subscriptions=Role("members"), log=None
+)
+"""Flags, whose last changes the tables date themselves."""
 
 SPARSE = Schema(
     subscribers=Role("people", {"suppression_reason": None}),
@@ -231,6 +251,22 @@ class Home:
         order = [table.c[self._name(name, key)] for key in KEYS[name]]
         rows = connection.execute(select(table).order_by(*order))
         return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+class Flags(Home):
+    """A home whose tables have flags in place of times."""
+
+    def _type(self, column: str) -> TypeEngine[Any]:
+        return Boolean() if column in MAY_BE_FLAGS else super()._type(column)
+
+    def _row(self, name: str, row: Row) -> dict[str, Any]:
+        return super()._row(name, as_flags(row, columns_of(self.schema, name)))
+
+
+def as_flags(row: Row, columns: Sequence[str]) -> dict[str, Any]:
+    """Return a row in which each of the columns with times is a flag, except dates of changes."""
+    flags = {each: row.get(each) is not None for each in columns if each in MAY_BE_FLAGS}
+    return {**row, **flags}
 
 
 def as_rows(entries: Sequence[LogEntry]) -> list[dict[str, Any]]:

@@ -8,9 +8,9 @@ from contextlib import closing
 
 import pytest
 from contract import fill
-from django_home import DjangoHome
+from django_home import FLAGGED_MODELS, DjangoHome, FlaggedDjangoHome
 from fitted import FITTED, FittedHome
-from homes import OURS, Home
+from homes import DATED_FLAGS, FLAGGED, OURS, Flags, Home
 from sqlalchemy import Engine
 from tenanted import TenantedHome
 
@@ -33,8 +33,12 @@ def open_home(place: str, schema: Schema, new_database: Callable[[str], str]) ->
     through, _, database = place.rpartition("-")
     url = new_database(database)
     if through == "django":
-        return DjangoHome(url, schema)
-    kind = FittedHome if schema is FITTED else TenantedHome if schema.has_tenants else Home
+        return (FlaggedDjangoHome if schema is FLAGGED_MODELS else DjangoHome)(url, schema)
+    kind: type[Home] = TenantedHome if schema.has_tenants else Home
+    if schema is FITTED:
+        kind = FittedHome
+    elif schema in (FLAGGED, DATED_FLAGS):
+        kind = Flags
     return kind(url, schema, supplied=through == "supplied")
 
 

@@ -248,7 +248,7 @@ def test_what_a_correction_needs_is_verified_too(empty_database_url: str) -> Non
 
 def test_faults_of_all_stages(empty_database_url: str) -> None:
     """A table that is missing does not hide the unsuitable columns and the keys of others."""
-    types = {"people.suppressed_at": "boolean", "sends.opened_at": "boolean"}
+    types = {"people.suppressed_at": "boolean", "sends.opened_at": "date"}
     with opened(empty_database_url) as engine:
         make(engine, types)
         drop_key(engine, "members")

@@ -25,6 +25,11 @@ MEMBERS = (
     "CREATE TABLE members (list_id INTEGER, subscriber_id INTEGER, "
     f"{SUPPRESSION}, PRIMARY KEY (list_id, subscriber_id))"
 )
+RECEIPTS = (
+    SENDS.replace("sends", "receipts")
+    .replace("TIMESTAMP", "BOOLEAN")
+    .replace("changed_at BOOLEAN", "changed_at TIMESTAMP")
+)
 FIRST = "INSERT INTO people (id) VALUES (100)"
 """Makes the keys of people and lists differ."""
 
@@ -78,6 +83,13 @@ class OnlyPeople(InMemory):
         raise NotImplementedError
 
 
+class WithFlags(InMemory):
+    """The contract over a table with flags in place of times."""
+
+    def _insert(self, table: str, **row: Key | None) -> Key:
+        return super()._insert("receipts" if table == "sends" else table, **row)
+
+
 class Reading(InMemory):
     """The same contract, which reads dispatches without the mapping."""
 
@@ -103,7 +115,7 @@ def _failures(
         contract = kind()
         contract.mistaken, contract.has_lists = mistaken, has_lists
         with closing(SQLStore(MEMORY, schema)) as contract.store:
-            for statement in (PEOPLE, SENDS, MEMBERS, FIRST):
+            for statement in (PEOPLE, SENDS, RECEIPTS, MEMBERS, FIRST):
                 with contract.store.database.transaction() as connection:
                     connection.execute(statement)
             try:
@@ -137,6 +149,14 @@ def test_no_dispatches() -> None:
     """The contract needs no method that saves one."""
     schema = replace(SCHEMA, dispatches=None, subscriptions=None)
     assert _failures({}, has_lists=False, schema=schema, kind=OnlyPeople) == []
+
+
+def test_flags() -> None:
+    """Flags are compared with what the times would be."""
+    assert _failures({}, schema=replace(SCHEMA, dispatches=Role("receipts")), kind=WithFlags) == []
+    swapped = {"delivered_at": "opened_at", "opened_at": "delivered_at"}
+    schema = replace(SCHEMA, dispatches=Role("receipts", swapped))
+    assert _failures({"id": 0}, schema=schema, kind=WithFlags)
 
 
 def test_tenants() -> None:

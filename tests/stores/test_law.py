@@ -14,6 +14,7 @@ import pytest
 from contract import ADA, NOON
 from django_home import (
     BARE,
+    FLAGGED_MODELS,
     FORGETFUL_MODELS,
     LEAN,
     MODELS_OF_TENANTS,
@@ -22,7 +23,9 @@ from django_home import (
 )
 from fitted import FITTED
 from homes import (
+    DATED_FLAGS,
     EVERY_RECORD,
+    FLAGGED,
     FORGETFUL,
     OURS,
     PEOPLE,
@@ -33,6 +36,8 @@ from homes import (
     UNDATED,
     Home,
     Rows,
+    as_flags,
+    columns_of,
 )
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -450,6 +455,40 @@ def test_corrected_times(schema: Schema, hookrow_store: SQLStore) -> None:
         assert results(world, group, size) == results(world, group, 1)
 
     claim()
+
+
+@pytest.mark.parametrize(
+    ("place", "schema"),
+    [
+        (place, schema)
+        for place in EXAMPLES
+        for schema in ([FLAGGED_MODELS] if place.startswith("django-") else [FLAGGED, DATED_FLAGS])
+    ],
+)
+def test_flags(place: str, schema: Schema, new_database: Callable[[str], str]) -> None:
+    """A flag is true exactly if the time would be set, in groups, one by one, and after a replay.
+
+    Reasons, outcomes and the log are the same as those of tables with times.
+    """
+    home = open_home(place, schema, new_database)
+    records = "clicked_at" in schema.columns("dispatches")
+
+    def flagged(results: Results) -> Results:
+        outcomes, tables, logged = results
+        as_flagged = {
+            name: [{**as_flags(row, columns_of(home.schema, name)), TOUCH: None} for row in rows]
+            for name, rows in tables.items()
+        }
+        return outcomes, as_flagged, logged
+
+    def claim(world: World, group: Group, size: int, *, checked: bool) -> None:
+        outcomes, tables, logged = _results(home, world, group, size=size, checked=checked)
+        stored = {name: [{**row, TOUCH: None} for row in rows] for name, rows in tables.items()}
+        expected = flagged(_expected(home.schema, world, group))
+        assert _without_keys((outcomes, stored, logged)) == _without_keys(expected)
+
+    with closing(home):
+        _search(claim, schema, EXAMPLES[place], records=records)
 
 
 @pytest.mark.parametrize("place", EXAMPLES)

@@ -91,6 +91,7 @@ def keeping(bounced: str | int, other: str | int | None = None) -> Schema:
 
 EMPTY = 'set empty="" in its role to write an empty string instead of null'
 NO_TIME = "on_recorded and on_refused"
+NO_DATE = "without a log nothing stores when it last changed"
 WHY = "people.suppression_reason"
 BOUNCE = "sends.state"
 WORDS = keeping("bounced", "other")
@@ -114,13 +115,18 @@ def check(engine: Engine, schema: Schema, error: str) -> None:
         ({}, hiding(deletd_at=None), "no column 'deletd_at'. Did you mean 'deleted_at'?"),
         ({}, people("PEEPLE"), "no table 'PEEPLE' for the subscribers. Did you mean 'people'?"),
         ({}, people("crm.people"), "Did you mean 'people'?"),
-        # A flag, a date or a generated column cannot hold a time that hookrow sets.
-        ({"people.suppressed_at": "boolean"}, HOST, NO_TIME),
+        # A date or a generated column cannot hold a time that hookrow sets, and a flag needs one.
+        ({"people.suppressed_at": "boolean"}, HOST, NO_DATE),
+        ({"sends.opened_at": "boolean NOT NULL"}, HOST, ""),
         ({"sends.opened_at": "date"}, HOST, NO_TIME),
         ({"sends.opened_at": GENERATED}, HOST, "is generated, and cannot be written: name another"),
         # An optional record is verified like the others.
         ({BOUNCE: "text"}, bouncing(), ""),
-        ({BOUNCE: "text", "sends.made": "boolean"}, bouncing(), NO_TIME),
+        (
+            {BOUNCE: "text", "sends.made": "boolean"},
+            bouncing(),
+            "nothing stores the time of the bo",
+        ),
         ({BOUNCE: "integer"}, bouncing(), "cannot hold the type of a bounce: name a column of"),
         ({BOUNCE: "text NOT NULL"}, bouncing(), "not every bounce has a type: drop NOT NULL."),
         # A column has to hold every reason that the schema may write.
@@ -410,7 +416,7 @@ def test_all_columns_at_once(engine: Engine) -> None:
     run(
         engine,
         "ALTER TABLE people DROP COLUMN suppressed_at",
-        "ALTER TABLE people ADD COLUMN suppressed_at boolean",
+        "ALTER TABLE people ADD COLUMN suppressed_at date",
         "ALTER TABLE people DROP COLUMN suppression_reason",
         "ALTER TABLE people ADD COLUMN suppression_reason text CHECK (suppression_reason <> 'x')",
         "ALTER TABLE kept DROP COLUMN trace_id",

@@ -80,6 +80,11 @@ ON = SetSuppression(*SUBSCRIBER, NOW, None, guarded=True)
 UNDATED = SetSuppression(*SUBSCRIBER, NOW, "HardBounce", guarded=False)
 
 
+def _flag(changed_at: datetime, *, on: bool) -> dict[str, Any]:
+    """Return the columns of a suppression whose time is a flag."""
+    return {"suppressed_at": on, "suppression_changed_at": changed_at}
+
+
 def _row(
     at: datetime | None, changed_at: datetime | None, *reason: str | int | None
 ) -> dict[str, Any]:
@@ -112,8 +117,13 @@ def _row(
         *((OFF, {"suppressed_at": NOW}, NOW, False), (ON, {"suppressed_at": None}, None, True)),
         *((UNDATED, {"suppressed_at": NOW}, None, False), (UNDATED, {}, None, False)),
         (UNDATED, {"suppressed_at": EARLIER}, None, True),
+        # A flag stands for a time.
+        *((LATE, {"delivered_at": True}, None, False), (LATE, {"delivered_at": False}, None, True)),
+        *((OFF, {"suppressed_at": True}, NOW, False), (OFF, {"suppressed_at": False}, NOW, True)),
+        *((ON, {"suppressed_at": False}, NOW, False), (ON, {"suppressed_at": True}, NOW, True)),
+        *((OFF, _flag(NEWER, on=False), None, False), (ON, _flag(NOW, on=True), None, True)),
     ],
-    ids=map(str, range(29)),
+    ids=map(str, range(37)),
 )
 def test_a_change_that_the_database_ignores(
     change: Change, after: dict[str, Any], last: datetime | None, *, ignored: bool
@@ -160,8 +170,14 @@ def test_the_reason_that_a_host_stores(stored: str | int) -> None:
         *((ON, _row(at, EARLIER), new) for at, new in ((EARLIER, True), (None, False))),
         # A second stream has the same suppression.
         (OFF, _row(NOW, NOW, "SpamComplaint"), False),
+        # A flag without a date is news if it changes; one with a date, if the change is newer.
+        *((LATE, {"delivered_at": at}, new) for at, new in ((False, True), (True, False))),
+        *((OFF, {"suppressed_at": at}, new) for at, new in ((False, True), (True, False))),
+        *((ON, {"suppressed_at": at}, new) for at, new in ((False, False), (True, True))),
+        *((OFF, _flag(at, on=True), new) for at, new in ((EARLIER, True), (NOW, False))),
+        *((ON, _flag(EARLIER, on=on), on) for on in (False, True)),
     ],
-    ids=map(str, range(15)),
+    ids=map(str, range(25)),
 )
 def test_a_late_change_is_news(change: Change, state: dict[str, Any], *, news: bool) -> None:
     """It is news if the row would have another value, of a later time."""

@@ -202,8 +202,8 @@ def members(*columns: Mapping[str, str | None], **options: Any) -> dict[str, Any
         (members(tenant="t", where={"t": 1}), "the tenant 't', which also hides rows: omit it in"),
         (members(touch=""), "'subscribers' has the touch '', which is not the name of a column"),
         (members(touch="email"), "'subscribers' uses the column 'email' for both email and touch"),
-        (members(touch="t", where={"t": None}), "the touch 't', which also selects rows: name another"),
-        (members(touch="t", tenant="t"), "the touch 't', which also selects rows: name another"),
+        (members(touch="t", where={"t": None}), "the touch 't', which also selects rows: "),
+        (members(touch="t", tenant="t"), "the touch 't', which also selects rows: "),
         (
             {"subscriptions": Role("members", dict.fromkeys(SUPPRESSION), touch="t")},
             "the touch 't', but notifications set no column of the subscriptions: omit `touch`",

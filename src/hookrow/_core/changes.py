@@ -18,7 +18,9 @@ Target: TypeAlias = EventTime | Suppressible
 """The target of a change: a time of a dispatch, or the suppression of a kind of row."""
 
 State: TypeAlias = Mapping[str, Any]
-"""The columns of a row that notifications set, by hookrow's names."""
+"""The columns of a row that notifications set, by hookrow's names.
+
+A boolean column in place of a time is True or False."""
 
 
 class Write(NamedTuple):
@@ -76,6 +78,14 @@ def new_values(
     }
 
 
+def as_state(new: Mapping[str, Any], state: State) -> dict[str, Any]:
+    """Return new values as a row has them in its state, with flags in place of times."""
+    return {
+        name: value is not None if isinstance(state.get(name), bool) else value
+        for name, value in new.items()
+    }
+
+
 def target(change: Change) -> Target:
     """Return what a change sets."""
     return change.column if isinstance(change, SetTime) else change.kind
@@ -93,16 +103,18 @@ def is_news(change: Change, state: Mapping[str, Any]) -> bool:
 
     A suppression that is as old as the last one is no news, even if its reason is another: the
     provider lists one for each stream. If the last change has no date, it is that of the
-    suppression.
+    suppression. A flag without a date is news only if it would change.
     """
     if isinstance(change, SetTime):
         at = state.get(change.column.value)
+        if isinstance(at, bool):
+            return not at
         return at != change.at and applies(change, at)
-    suppressed = state.get("suppressed_at")
-    known = [at for at in (suppressed, state.get("suppression_changed_at")) if at is not None]
-    return all(at < change.at for at in known) and (
-        change.reason is not None or suppressed is not None
-    )
+    suppressed, changed = state.get("suppressed_at"), state.get("suppression_changed_at")
+    known = [at for at in (suppressed, changed) if isinstance(at, datetime)]
+    if suppressed is True and not known:
+        return change.reason is None
+    return all(at < change.at for at in known) and (change.reason is not None or bool(suppressed))
 
 
 def is_ignored(
@@ -132,6 +144,8 @@ def is_ignored(
 
 def _is_time_reflected(change: SetTime, state: Mapping[str, Any]) -> bool:
     at = state.get(change.column.value)
+    if isinstance(at, bool):
+        return at
     return at is not None and (_is_close(at, change.at) or not applies(change, at))
 
 
@@ -150,8 +164,10 @@ def _is_suppression_reflected(
     )
     if change.reason is not None and "suppressed_at" in state:
         # A view may store only this time. With the date, another reason is an earlier change's.
-        return _is_close(state["suppressed_at"], change.at) and (has_reason or not is_dated)
-    return (is_dated or not change.guarded) and has_reason and state.get("suppressed_at") is None
+        suppressed = state["suppressed_at"]
+        is_stored = suppressed is True or _is_close(suppressed or None, change.at)
+        return is_stored and (has_reason or not is_dated)
+    return (is_dated or not change.guarded) and has_reason and not state.get("suppressed_at")
 
 
 def _is_kept(stored: object, reason: object) -> bool:

@@ -36,6 +36,9 @@ TOUCH = "touch"
 TIMES = {*WRITTEN, "sent_at", TOUCH} - {"suppression_reason", "bounce_type"}
 """Columns with a time; `sent_at` is only read."""
 
+MAY_BE_FLAGS = TIMES - {"suppression_changed_at", "sent_at", TOUCH}
+"""The times in place of which a column may be boolean: it is true if the time would be set."""
+
 KEYS = {
     Suppressible.SUBSCRIBER: ("id",),
     Suppressible.DISPATCH: ("id",),
@@ -155,6 +158,9 @@ class Role:
     `Role("people", {"email": "address"})`: a column that is not mapped has hookrow's name; an
     optional column that the table lacks is None. A table outside the default database schema is
     written `"crm.people"`.
+
+    A boolean column may stand for a time that notifications set, except `suppression_changed_at`:
+    it is true if the time would be set.
 
     `where` hides all rows whose columns, by the table's own names, do not equal these values:
     `{"deleted_at": None}`. For a column that is not boolean, False also means null, because a

@@ -9,7 +9,7 @@ from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._catalogues.base import Catalogue, Listing, Lookup
 from hookrow.stores.sql._connections import Database
 from hookrow.stores.sql._role_tables import RoleTables
-from hookrow.stores.sql._suppressions import newest
+from hookrow.stores.sql._suppressions import newest, order_of
 
 _SINGLE = (
     ("subscribers", "id"),
@@ -74,11 +74,12 @@ def _missing(catalogue: Catalogue, tables: RoleTables, lookup: Lookup) -> str:
 
 def _missing_for_suppressions(catalogue: Catalogue, tables: RoleTables) -> Iterator[str]:
     """Yield a warning if the dashboard's page of suppressions has no index for its order."""
-    order = ["suppressed_at", "id"]
+    order = order_of(tables)
     if catalogue.sorts(tables, Listing("subscribers", order, *newest(tables))):
         at = catalogue.identifier(tables.columns("subscribers")["suppressed_at"].name)
+        condition = f"{at} {tables.when_set('subscribers', 'suppressed_at')}"
         advice = catalogue.index_advice(
-            tables, "subscribers", order, title=order[0], condition=f"{at} IS NOT NULL"
+            tables, "subscribers", order, title=order[0], condition=condition
         )
         yield f"The dashboard's page of suppressions reads a whole table. {advice}"
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hookrow._core.changes import State, new_values
+from hookrow._core.changes import State, as_state, new_values
 from hookrow._core.log_entry import RECORD_TYPES, StoredEntry
 from hookrow._core.notification import (
     DispatchEvent,
@@ -282,10 +282,11 @@ def preview_replay(store: SQLStore, entry: StoredEntry, parsers: Parsers) -> Pre
         outcome = decide(arrivals[0], reading.find(lookup_keys(arrivals)))
         states = reading.read({change.row for change in outcome.changes})
     effects = [
-        Effect(change.row, column, value, states[change.row][column])
+        Effect(change.row, column, value, state[column])
         for change in outcome.changes
-        for column, value in new_values(change, store.schema.reason).items()
-        if column in states.get(change.row, {})
+        for state in [states.get(change.row, {})]
+        for column, value in as_state(new_values(change, store.schema.reason), state).items()
+        if column in state
     ]
     if isinstance(outcome, Recorded):
         return Preview(effects)

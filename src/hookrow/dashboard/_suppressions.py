@@ -103,6 +103,12 @@ class SuppressionRow(NamedTuple):
     suppression: Suppression
     cause: LoggedChange | None
 
+    @property
+    def since(self) -> datetime | None:
+        """When the suppression began: if the table has only a flag, the time of its cause."""
+        cause = self.cause.changed_at if self.cause else None
+        return self.suppression.suppressed_at or cause
+
 
 @dataclass(frozen=True, slots=True)
 class SuppressionPage:
@@ -146,6 +152,7 @@ def suppressions(context: Context, fields: Fields) -> View:
         "lists": {str(key): name for key, name in lists.items()},
         "ranges": {name: f"{since:%Y-%m-%dT%H:%M}" for name, since in days.items()},
         "newest": newest,
+        "dated": context.store.role_tables.suppressed_since is not None,
     }
     return View("suppressions.html", values)
 
@@ -333,8 +340,8 @@ def _read(
 
 
 def _cells(row: SuppressionRow) -> Sequence[str]:
-    (email, reason, at, _), cause = row
-    time = at.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    (email, reason, *_), cause, at = *row, row.since
+    time = at.isoformat(timespec="microseconds").replace("+00:00", "Z") if at else ""
     notification = (str(cause.id), cause.message_id or "") if cause else ("", "")
     return [
         f"'{each}" if _may_be_formula(each) else each

@@ -49,7 +49,7 @@ from hookrow.django._columns import (
 )
 from hookrow.django._vendors import vendor_of
 from hookrow.errors import SchemaMismatch
-from hookrow.stores.sql._column_rules import faults_of_columns, first_of_each, suits
+from hookrow.stores.sql._column_rules import faults_of_columns, first_of_each, is_flag, suits
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._keys import effect, keys
 from hookrow.stores.sql._needs import REFERENCES, cannot_compare, role_needs
@@ -215,8 +215,9 @@ def _described(
             described = column(candidates[name], connection)
         except NeedsORM:
             return False
-        is_time = described.kind == "datetime"
-        return is_time if own_name in TIMES else suits(own_name, described)
+        if own_name in TIMES:
+            return described.kind == "datetime" or is_flag(own_name, described)
+        return suits(own_name, described)
 
     return Table(
         model._meta.label,
@@ -339,7 +340,10 @@ def _check_fields(
 
 def _check_values(mapping: ModelMapping, connection: BaseDatabaseWrapper, found: _Faults) -> None:
     """Find fields that do not store what they are given, or refer to another model."""
-    for (_, own_name), field in mapping.fields.items():
+    for (name, own_name), field in mapping.fields.items():
+        if is_flag(own_name, mapping.columns[name][column_name(field)]):
+            with found.collected():
+                check_plain(field)
         if own_name == "suppression_reason":
             for reason in (mapping.schema.reasons or {}).values():
                 with found.collected():  # a number may be out of the field's range

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 from uuid import uuid4
 
-from hookrow._core.changes import State, new_values
+from hookrow._core.changes import State, as_state, new_values
 from hookrow._core.notification import Key, LookupKeys, Refusal, RowId, SetSuppression, Suppressible
 from hookrow.stores.sql import SQLStore
 from hookrow.testing._client import open_receiver, post
@@ -236,7 +236,7 @@ class StoreContract:
         """Read all rows again; assert that exactly these changes were made, if columns exist."""
         states = {row: self._state(row) for row in self._expected}
         for row, state in self._expected.items():
-            expected = {**state, **changes.get(row, {})}
+            expected = {**state, **as_state(changes.get(row, {}), state)}
             for column in state:
                 subject = f"After {event}, {column} of the row {row[1]!r} in {row[0].value}"
                 assert_equal(subject, states[row][column], expected[column])

@@ -10,7 +10,16 @@ from datetime import datetime
 from typing import NamedTuple
 
 from hookrow._core.corrections import OF_IDS, words_of
-from hookrow._core.schema import NULLED, OTHERWISE, TIMES, TOUCH, WRITTEN, Scalar, Schema
+from hookrow._core.schema import (
+    MAY_BE_FLAGS,
+    NULLED,
+    OTHERWISE,
+    TIMES,
+    TOUCH,
+    WRITTEN,
+    Scalar,
+    Schema,
+)
 from hookrow._fault import Fault
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._keys import changed_keys
@@ -78,10 +87,6 @@ _OR_NO_REASON = (
 def faults_of_columns(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Fault]:
     """Yield the unsuitable columns, given the existing columns of each role's table."""
     changed = changed_keys(schema)
-    or_no_reason = _OR_NO_REASON.format(
-        empty=schema.form.option("empty", ""),
-        no_reason=schema.form.entry("suppression_reason", None),
-    )
     for name, role in schema.roles.items():
         existing = tables.get(name, {})
         for field, column_name in schema.columns(name).items():
@@ -93,10 +98,7 @@ def faults_of_columns(schema: Schema, tables: Mapping[str, Columns]) -> Iterator
             for rule in _RULES:
                 if field in rule.names and rule.is_broken(column, schema):
                     yield _fault(role.table, column, rule.text)
-            is_filled = field in _REASON and role.empty is not None
-            if field in NULLED and not column.nullable and not is_filled:
-                or_none = or_no_reason if field in _REASON else ""
-                yield _fault(role.table, column, _NOT_NULL.format(or_none=or_none))
+            yield from _faults_of_values(schema, name, field, column)
         for column_name, value in role.where.items():
             column = existing.get(column_name)
             if column is not None and _is_word(column, value):
@@ -104,14 +106,56 @@ def faults_of_columns(schema: Schema, tables: Mapping[str, Columns]) -> Iterator
                 yield Fault(text, role.table, column.name)
 
 
+def is_flag(name: str, column: Column) -> bool:
+    """Return whether a column is boolean in place of a time, by hookrow's name."""
+    return name in MAY_BE_FLAGS and column.kind == "boolean"
+
+
+def _faults_of_values(schema: Schema, name: str, field: str, column: Column) -> Iterator[Fault]:
+    """Yield the fault of a column that must allow null, or of a flag without the date it needs."""
+    role, is_reason = schema.roles[name], field in _REASON
+    if is_flag(field, column):
+        yield from _faults_of_flag(schema, name, field, column)
+    elif field in NULLED and not column.nullable and not (is_reason and role.empty is not None):
+        or_no_reason = _OR_NO_REASON.format(
+            empty=schema.form.option("empty", ""),
+            no_reason=schema.form.entry("suppression_reason", None),
+        )
+        text = _NOT_NULL.format(or_none=or_no_reason if is_reason else "")
+        yield _fault(role.table, column, text)
+
+
+def _faults_of_flag(schema: Schema, name: str, field: str, column: Column) -> Iterator[Fault]:
+    """Yield the fault of a flag whose changes nothing dates."""
+    table, columns = schema.roles[name].table, schema.columns(name)
+    if field == "suppressed_at" and "suppression_changed_at" not in columns and not schema.log:
+        line = schema.form.option("log", "hookrow_notifications")
+        text = (
+            f"{_TYPE}, and without a log nothing stores when it last changed, so an old "
+            f"notification that arrives late would override a newer one: write {line}, or map "
+            "suppression_changed_at to a column that can hold a date-time."
+        )
+        yield _fault(table, column, text)
+    if field == "bounced_at" and "bounce_type" in columns:
+        line = schema.form.entry("bounce_type", None)
+        text = (
+            f"{_TYPE}, and nothing stores the time of the bounce whose type is in bounce_type: "
+            f"name a column that can hold a date-time, or write {line}."
+        )
+        yield _fault(table, column, text)
+
+
 def suits(name: str, column: Column) -> bool:
     """Return whether a column may be suggested for one of hookrow's names, given what is known."""
-    if (name in {*WRITTEN, TOUCH} and column.generated) or (name in NULLED and not column.nullable):
+    if name in {*WRITTEN, TOUCH} and column.generated:
+        return False
+    if name in NULLED and not column.nullable and not is_flag(name, column):
         return False
     if name.endswith("_id") and OF_IDS.isdisjoint(words_of(column.name)):
         return False
     if name in TIMES:
-        return column.kind in _MAY_BE_TIMES or (column.kind == "text" and not column.type)
+        is_time = column.kind in _MAY_BE_TIMES or (column.kind == "text" and not column.type)
+        return is_time or is_flag(name, column)
     if name in {"email", "suppression_reason", "bounce_type"}:
         return column.kind in _KINDS_OF_TEXTS
     return name != "provider_message_id" or column.kind in {"uuid", *_KINDS_OF_TEXTS}

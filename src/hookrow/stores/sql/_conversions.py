@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -47,7 +48,8 @@ _GUID_FORMAT = re.compile(GUID_PATTERN, re.IGNORECASE)
 class Conversions:
     """The conversions of all roles' columns.
 
-    `written` are the columns that notifications set, and `tenants` those with the tenants of rows.
+    `written` are the columns that notifications set, `tenants` those with the tenants of rows, and
+    `flags` the boolean columns in place of times.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Conversions:
         columns: Mapping[str, Mapping[str, Column]],
         written: Mapping[Suppressible, Sequence[str]],
         tenants: Mapping[str, Column],
+        flags: Mapping[Suppressible, Collection[str]] = MappingProxyType({}),
     ) -> None:
         self._columns = columns
         self._readers = _readers_of_keys(columns)
@@ -80,9 +83,12 @@ class Conversions:
             fields = [*KEYS[kind], *names]
             self.state[kind] = _present(enumerate(self.read(kind.value, each) for each in fields))
             self._writes[kind] = _present((name, column.write) for name, column in named.items())
+        self._flags = {kind: names for kind, names in flags.items() if names}
         self.pairs: Converters = self._pairs()
         """The conversions of the rows of `Statements.select_pairs`."""
-        self.are_needed: bool = any((self.found, *self.state.values(), *self._writes.values()))
+        self.are_needed: bool = any(
+            (self.found, self._flags, *self.state.values(), *self._writes.values())
+        )
         """Whether any column has a conversion."""
 
     def read(self, role: str, name: str) -> Convert | None:
@@ -100,6 +106,9 @@ class Conversions:
 
     def stored(self, kind: Suppressible, values: dict[str, Any]) -> dict[str, Any]:
         """Return values, by the names of parameters in `_statements`, as columns store them."""
+        for name in self._flags.get(kind, ()):
+            if name in values:  # a number, because MariaDB reads the flags of JSON as text
+                values[name] = int(values[name] is not None)
         writes = self._writes.get(kind)
         if not writes:
             return values

@@ -27,7 +27,7 @@ from hookrow._core.notification import Key, Source, Suppressible
 from hookrow._core.optional import LONGEST_BOUNCE_TYPE
 from hookrow._core.result import Result
 from hookrow._core.rules import LONGEST_EMAIL, LONGEST_MESSAGE_ID
-from hookrow._core.schema import TIMES, TOUCH, Scalar, Schema, nearest
+from hookrow._core.schema import MAY_BE_FLAGS, TIMES, TOUCH, Scalar, Schema, nearest
 from hookrow._fault import Fault
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._conversions import guid, tenant_digits
@@ -110,10 +110,11 @@ _DEMANDS = {
     "column, or change its type.",
     "provider_message_id": ", but must be text or UUID, because it is compared with the provider's "
     "ids: name another column, or change its type.",
+    **dict.fromkeys(TIMES, ", which cannot hold a date-time: name a column that can."),
     **dict.fromkeys(
-        TIMES,
-        ", which cannot hold a date-time: name a column that can. If you keep a flag or a status "
-        "instead, set it in the hooks on_recorded and on_refused.",
+        MAY_BE_FLAGS,
+        ", which cannot hold a date-time: name a column that can, or a boolean one. If you keep a "
+        "status instead, set it in the hooks on_recorded and on_refused.",
     ),
     TOUCH: ", which cannot hold a date-time",
     "bounce_type": ", which cannot hold the type of a bounce: name a column of text for "
@@ -127,8 +128,8 @@ def role_needs(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Need]:
         existing = tables.get(name, {})
         for field, column_name in schema.columns(name).items():
             column = existing.get(column_name)
-            if column is None:
-                continue
+            if column is None or (field in MAY_BE_FLAGS and column.kind == "boolean"):
+                continue  # a flag can be true and false
             if field == "suppression_reason":
                 yield _reasons(role.table, column, role.empty, schema)
             elif field in _SAMPLES:
@@ -176,8 +177,7 @@ def _line_for_touch(schema: Schema, name: str, existing: Columns) -> str:
         for each, column in existing.items()
         if column.kind in KINDS_OF_TIMES and each not in used and OF_UPDATES & {*words_of(each)}
     ]
-    notation = schema.notation or Notation.PYTHON
-    return f": write {notation.option(TOUCH, others[0] if others else None)}."
+    return f": write {schema.form.option(TOUCH, others[0] if others else None)}."
 
 
 def _need(table: str, column: Column, use: Use, values: Iterable[Any], text: str) -> Need:

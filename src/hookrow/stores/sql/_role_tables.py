@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from hookrow._core.notification import EventTime, Key, Suppressible
-from hookrow._core.schema import TOUCH, WRITTEN, Fold, Scalar, Schema
+from hookrow._core.schema import MAY_BE_FLAGS, TOUCH, WRITTEN, Fold, Scalar, Schema
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._conversions import Conversions, tenant_digits
 from hookrow.stores.sql._dialects.base import Dialect
@@ -88,7 +88,14 @@ class RoleTables:
         """Whether the first open of a dispatch is recorded."""
         self.unguarded: Collection[Suppressible] = schema.unguarded
         self.dated_in_side_table: Collection[Suppressible] = schema.dated_in_side_table
-        self.conversions: Conversions = Conversions(self._columns, self.written, self.tenants)
+        self.time_flags: Mapping[Suppressible, Sequence[str]] = {
+            kind: [name for name in names if self.has_flag(kind.value, name)]
+            for kind, names in self.written.items()
+        }
+        """By kind of row: the boolean columns in place of times, by hookrow's names."""
+        self.conversions: Conversions = Conversions(
+            self._columns, self.written, self.tenants, self.time_flags
+        )
 
     def with_hidden(self) -> RoleTables:
         """Return the same tables with the rows that `where` hides by one of the `flags` only."""
@@ -113,6 +120,45 @@ class RoleTables:
     def has(self, role: str, column: str | None = None) -> bool:
         """Return whether there is such a role, and its table has such a column."""
         return role in self._columns and (column is None or column in self._columns[role])
+
+    def has_flag(self, role: str, name: str) -> bool:
+        """Return whether a column is boolean in place of a time."""
+        return name in MAY_BE_FLAGS and self._columns[role][name].kind == "boolean"
+
+    def when_set(self, role: str, name: str) -> str:
+        """Return the rest of the condition that a time or a flag is set, to follow its column."""
+        return "IS TRUE" if self.has_flag(role, name) else "IS NOT NULL"
+
+    def is_set(self, role: str, name: str) -> str:
+        """Return the condition that a time or a flag is set."""
+        return f"{self.column(role, name)} {self.when_set(role, name)}"
+
+    def is_unset(self, role: str, name: str) -> str:
+        """Return the condition that a time is null, or that a flag is null or false."""
+        test = "IS NOT TRUE" if self.has_flag(role, name) else "IS NULL"
+        return f"{self.column(role, name)} {test}"
+
+    def state(self, role: str, name: str) -> str:
+        """Return a column that notifications set, for SELECT: a flag is never null."""
+        is_flag = self.has_flag(role, name)
+        return self.is_set(role, name) if is_flag else self.column(role, name)
+
+    def count_set(self, role: str, name: str) -> str:
+        """Return the number of rows in which a time is set, as an aggregate."""
+        if self.has_flag(role, name):
+            return f"count(CASE WHEN {self.is_set(role, name)} THEN 1 END)"
+        return f"count({self.column(role, name)})"
+
+    @property
+    def suppressed_since(self) -> str | None:
+        """The column, by hookrow's name, with the time at which a subscriber was suppressed.
+
+        It is None if there is only a flag: the date beside the log is not read for each row.
+        """
+        if not self.has_flag("subscribers", "suppressed_at"):
+            return "suppressed_at"
+        has_date = self.has("subscribers", "suppression_changed_at")
+        return "suppression_changed_at" if has_date else None
 
     def columns(self, role: str) -> Mapping[str, Column]:
         """Return the columns of a role, by hookrow's names."""

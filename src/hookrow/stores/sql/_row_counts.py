@@ -93,7 +93,7 @@ class SQLRowCounts:
         Reasons may count as one if they begin with the same `MAX_COUNTED_REASON` characters.
         """
         tables = self._tables()
-        where = f"{tables.column('subscribers', 'suppressed_at')} IS NOT NULL"
+        where = tables.is_set("subscribers", "suppressed_at")
         reason = tables.dialect.grouped(f"NULLIF({tables.reason()}, '')", MAX_COUNTED_REASON)
         sql, values = _grouped(tables, "subscribers", f"{reason}, count(*)", tenant, where)
         with self._database.reading() as connection:
@@ -191,7 +191,7 @@ def _undelivered(tables: RoleTables) -> str:
     message_id = tables.dialect.without_index(tables.column("dispatches", "provider_message_id"))
     return (
         f"{tables.table('dispatches')} WHERE {message_id} IS NOT NULL "
-        f"AND {tables.column('dispatches', 'delivered_at')} IS NULL{tables.visible('dispatches')}"
+        f"AND {tables.is_unset('dispatches', 'delivered_at')}{tables.visible('dispatches')}"
     )
 
 
@@ -224,7 +224,7 @@ def _any_time(
 def _dispatches(tables: RoleTables, tenant: Key | None) -> tuple[str, Sequence[Any]]:
     """Return the SELECT that counts sent, delivered and opened dispatches by list."""
     names = ("provider_message_id", "delivered_at", "opened_at")
-    counts = ", ".join(f"count({tables.column('dispatches', name)})" for name in names)
+    counts = ", ".join(tables.count_set("dispatches", name) for name in names)
     list_id = tables.list_id()
     group = tables.dialect.without_index(list_id) if list_id else "NULL"
     return _grouped(tables, "dispatches", f"{group}, {counts}", tenant)
@@ -233,7 +233,7 @@ def _dispatches(tables: RoleTables, tenant: Key | None) -> tuple[str, Sequence[A
 def _members(tables: RoleTables, tenant: Key | None) -> tuple[str, Sequence[Any]]:
     """Return the SELECT that counts subscriptions, and suppressed ones, by list."""
     dated = tables.has("subscriptions", "suppressed_at")
-    suppressed = f"count({tables.column('subscriptions', 'suppressed_at')})" if dated else "NULL"
+    suppressed = tables.count_set("subscriptions", "suppressed_at") if dated else "NULL"
     list_id = tables.dialect.without_index(tables.key("subscriptions", "list_id"))
     return _grouped(tables, "subscriptions", f"{list_id}, count(*), {suppressed}", tenant)
 

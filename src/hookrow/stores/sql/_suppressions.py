@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from hookrow._core.log_entry import stored_recipient
 from hookrow._core.notification import Key
 from hookrow._core.result import SUBSCRIBER_FOUND
+from hookrow._core.rules import effective_time
 from hookrow._core.schema import OTHERWISE, Schema
 from hookrow.stores.sql._connections import Database
 from hookrow.stores.sql._conversions import converted
@@ -81,9 +82,10 @@ class Filter:
     """Selects suppressed subscribers by every condition that is not None.
 
     `reason` is the text of the stored reason, empty for subscribers without one. `list` selects the
-    subscribers of a list, `since` those who were suppressed at that time or later, and `tenant`
-    those of a tenant. `entry` selects those whom an event suppressed that this entry of the
-    receiver received, as far as the log has it; without a log, none. `direct` is set by
+    subscribers of a list, `since` those who were suppressed at that time or later (none if the
+    table has only a flag), and `tenant` those of a tenant. `entry` selects those whom an event
+    suppressed that this entry of the receiver received, as far as the log has it; without a log,
+    none. `direct` is set by
     `SQLSuppressions.plan`.
     """
 
@@ -96,11 +98,14 @@ class Filter:
 
 
 class Suppression(NamedTuple):
-    """A suppressed subscriber; `reason` is the provider's name for it, or empty."""
+    """A suppressed subscriber; `reason` is the provider's name for it, or empty.
+
+    `suppressed_at` is None if the table has a flag instead, and no date of the last change.
+    """
 
     email: str
     reason: str
-    suppressed_at: datetime
+    suppressed_at: datetime | None
     cursor: SuppressionCursor
 
 
@@ -114,13 +119,18 @@ class LoggedChange(NamedTuple):
     received_at: datetime
     last_received_at: datetime
 
+    @property
+    def changed_at(self) -> datetime:
+        """The time of the change, as rows have it."""
+        return effective_time(self.occurred_at, self.last_received_at, self.last_received_at)
+
 
 class SQLSuppressions:
     """Reads the suppressed subscribers that the schema does not hide. Raises a `StoreError`.
 
     Each call is its own transaction. The order is that of `suppressed_at` and the key, which an
     index supports: `step` takes about 1 ms for 5,000 rows, but a filter reads every row of a range
-    unless it is direct.
+    unless it is direct. If the table has a flag instead of the time, the order is that of the key.
 
     hookrow's own table has an index for the order, and one for the order of each reason, on the
     rows that are suppressed. Only the first is expected of a host's table. `tables` returns the
@@ -174,12 +184,13 @@ class SQLSuppressions:
         sql, values = _select(tables, bounds, selected, limit)
         with self._database.reading() as connection:
             rows = connection.fetch(sql, values)
-        if read := tables.conversions.read("subscribers", "suppressed_at"):
+        if read := tables.conversions.read("subscribers", tables.suppressed_since or ""):
             rows = converted(rows, {0: read})
         return [
-            Suppression(email or "", self.reason_name(reason), at, SuppressionCursor(*position))
+            Suppression(
+                email or "", self.reason_name(reason), utc(time), SuppressionCursor(*position)
+            )
             for time, email, reason, *position in rows
-            if (at := utc(time))
         ]
 
     def count(self, bounds: SuppressionRange, selected: Filter, *, limit: int) -> int:
@@ -252,7 +263,8 @@ def find_causes(
 ) -> Mapping[SuppressionCursor, LoggedChange]:
     """Find the notifications that suppressed these subscribers, if the log has them.
 
-    A suppression has the time of its event or, if the event has none, of its arrival.
+    A suppression has the time of its event or, if the event has none, of its arrival. Without a
+    time, the newest change is the cause.
     """
     by_recipient: dict[str, list[LoggedChange]] = {}
     recipients = {each.cursor: stored_recipient(each.email) or "" for each in found}
@@ -261,6 +273,10 @@ def find_causes(
     causes = {}
     for each in found:
         changes = sorted(by_recipient.get(recipients[each.cursor], ()))
+        if each.suppressed_at is None:
+            if changes:
+                causes[each.cursor] = max(changes, key=lambda change: change.changed_at)
+            continue
         cause = next((c for c in changes if c.occurred_at == each.suppressed_at), None) or next(
             (c for c in changes if each.suppressed_at in {c.received_at, c.last_received_at}), None
         )
@@ -283,8 +299,9 @@ def _select(
 ) -> tuple[str, Sequence[Any]]:
     """Return the SELECT of the columns of suppressions."""
     where, values = _where(tables, bounds, selected)
+    since = tables.suppressed_since
     sql = (
-        f"SELECT {tables.column('subscribers', 'suppressed_at')}, "
+        f"SELECT {tables.column('subscribers', since) if since else 'NULL'}, "
         f"{tables.text('subscribers', 'email')}, "
         f"substr({tables.reason()}, 1, {MAX_READ_REASON}), {_position(tables)} "
         f"FROM {_subscribers(tables, selected)} WHERE {where}{tables.visible('subscribers')} "
@@ -305,18 +322,23 @@ def _where(
     tables: RoleTables, bounds: SuppressionRange, selected: Filter
 ) -> tuple[str, Sequence[Any]]:
     """Return the conditions that select rows, except that they are visible."""
-    at, key = _columns(tables)
-    place = [tables.parameter("subscribers", name) for name in _ORDER]
+    columns = _columns(tables)
+    place = [tables.parameter("subscribers", name) for name in order_of(tables)]
     forward, back = (">", "<=") if bounds.oldest else ("<", ">=")
-    conditions, values = [f"{at} IS NOT NULL"], list[Any]()
+    conditions, values = [tables.is_set("subscribers", "suppressed_at")], list[Any]()
     for operator, position in ((forward, bounds.after), (back, bounds.end)):
         if position is not None:
-            condition, compared = tables.dialect.compare([at, key], operator, place, position)
+            values_of_place = position[-len(columns) :]
+            condition, compared = tables.dialect.compare(columns, operator, place, values_of_place)
             conditions.append(condition)
             values += compared
-    if selected.since is not None:
-        conditions.append(f"{at} >= {tables.time('subscribers', 'suppressed_at')}")
-        values.append(tables.stored("subscribers", "suppressed_at", selected.since))
+    since = tables.suppressed_since
+    if selected.since is not None and since is None:
+        conditions.append("1 = 0")
+    elif selected.since is not None and since is not None:
+        column = tables.column("subscribers", since)
+        conditions.append(f"{column} >= {tables.time('subscribers', since)}")
+        values.append(tables.stored("subscribers", since, selected.since))
     if selected.reason is not None:
         conditions.append(_has_reason(tables, selected.reason))
         values.append(selected.reason)
@@ -335,11 +357,13 @@ def _where(
     return " AND ".join(conditions), values
 
 
-_ORDER = ("suppressed_at", "id")
+def order_of(tables: RoleTables) -> Sequence[str]:
+    """Return the columns of the order, by hookrow's names: the key alone if the other is a flag."""
+    return ("id",) if tables.has_flag("subscribers", "suppressed_at") else ("suppressed_at", "id")
 
 
 def _columns(tables: RoleTables) -> Sequence[str]:
-    return [tables.column("subscribers", name) for name in _ORDER]
+    return [tables.column("subscribers", name) for name in order_of(tables)]
 
 
 def _order(tables: RoleTables, bounds: SuppressionRange) -> str:
@@ -348,7 +372,8 @@ def _order(tables: RoleTables, bounds: SuppressionRange) -> str:
 
 def _position(tables: RoleTables) -> str:
     """Return the columns of a `SuppressionCursor`."""
-    at = tables.text("subscribers", "suppressed_at")
+    is_dated = "suppressed_at" in order_of(tables)
+    at = tables.text("subscribers", "suppressed_at") if is_dated else "''"
     return f"{at}, {tables.key('subscribers', 'id')}"
 
 

@@ -95,15 +95,17 @@ class SQLReading:
         states: dict[RowId, State] = {}
         for kind, keys in _by_kind(rows).items():
             width, names = len(KEYS[kind]), tables.written.get(kind, ())
+            flags = tables.time_flags.get(kind, ())
             rows_of_kind = self._fetch_keyed(self._statements.state(kind), self._keys(kind, keys))
             found = converted(rows_of_kind, tables.conversions.state.get(kind, {}))
             if len(found) > len(keys):
                 raise Rejected(_NOT_UNIQUE.format(kind.value))
             for row in found:
                 state = {
-                    name: utc(value) if name in TIMES else value
+                    name: utc(value) if name in TIMES and name not in flags else value
                     for name, value in zip(names, row[width:], strict=True)
                 }
+                state.update({name: bool(state[name]) for name in flags})
                 if state.get("suppression_reason") == "" == tables.empty[kind]:
                     state["suppression_reason"] = None
                 states[kind, _row_key(row[:width])] = state

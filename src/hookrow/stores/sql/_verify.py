@@ -413,7 +413,7 @@ def _examine_role(catalogue: Catalogue, schema: Schema, name: str) -> _FoundRole
     table = Table(
         role.table,
         columns,
-        columns,
+        sorted(columns, key=lambda name: columns[name].kind == "boolean"),  # rather a time
         lambda field, column: suits(field, columns[column]),
         key[0] if len(key) == 1 else None,
     )

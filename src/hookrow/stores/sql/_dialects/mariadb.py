@@ -120,6 +120,8 @@ class MariaDB(TimesAsText):
     def compare(
         self, columns: Sequence[str], operator: str, marks: Sequence[str], values: Sequence[Any]
     ) -> tuple[str, Sequence[Any]]:
+        if len(columns) == 1:
+            return super().compare(columns, operator, marks, values)
         # No index serves a comparison of rows.
         (first, second), (mark, other_mark), (value, other) = columns, marks, values
         strict = operator[0]

@@ -519,10 +519,15 @@ class Statements(ABC):
     def _state(self, kind: Suppressible) -> str:
         """Return the SELECT by keys of each key, and the columns that notifications set."""
         names = self.tables.written.get(kind, ())
-        return self._select(kind, *(self.tables.column(kind.value, name) for name in names))
+        return self._select(kind, *(self.tables.state(kind.value, name) for name in names))
 
     def _set_time(self, time: EventTime, *, guarded: bool) -> Sequence[Statement]:
-        """Return the statement for a time of a dispatch, and the type of a bounce with its time."""
+        """Return the statement for a time of a dispatch, and the type of a bounce with its time.
+
+        A flag has no guard: whichever of two events counts, it is true.
+        """
+        if guarded and time.value in self.tables.time_flags[Suppressible.DISPATCH]:
+            return self.set_time(time, guarded=False)
         return (self._update(Suppressible.DISPATCH, WRITES[time], guarded=guarded),)
 
     def _set_suppression(self, kind: Suppressible, *, guarded: bool) -> Sequence[Statement]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from hookrow._core.changes import Write
 from hookrow._core.notification import Suppressible
-from hookrow._core.schema import TIMES, TOUCH
+from hookrow._core.schema import TOUCH
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._mariadb_literals import Fragment, literal
 from hookrow.stores.sql._role_tables import ALIASES, RoleTables
@@ -232,7 +232,9 @@ class _Change:
         }
         if TOUCH in assigned:
             stored = {
-                name: _compared(values.time(name), column) if name in TIMES else assigned[name]
+                name: _compared(values.time(name), column)
+                if column.kind == "datetime"
+                else assigned[name]
                 for name, column in self._written.items()
             }
             # First, because the server assigns from left to right, and reads the new values.

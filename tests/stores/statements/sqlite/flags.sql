@@ -1,0 +1,135 @@
+-- find owners
+SELECT o."id", CAST(o."email" AS TEXT), CAST(d."provider_message_id" AS TEXT), d."id", NULL
+FROM "mails" AS d
+LEFT JOIN "people" AS o ON o."id" = d."subscriber_id"
+WHERE d."provider_message_id" IN (SELECT value FROM json_each(%s));
+
+-- find
+SELECT s."id", CAST(s."email" AS TEXT), NULL, NULL, NULL
+FROM "people" AS s
+WHERE lower(s."email") IN (SELECT value FROM json_each(%s))
+UNION ALL
+SELECT o."id", CAST(o."email" AS TEXT), CAST(d."provider_message_id" AS TEXT), d."id", NULL
+FROM "mails" AS d
+LEFT JOIN "people" AS o ON o."id" = d."subscriber_id"
+WHERE d."provider_message_id" IN (SELECT value FROM json_each(%s));
+
+-- read subscribers
+SELECT s."id", s."suppressed_at" IS TRUE
+FROM (SELECT %s AS key_0) AS given CROSS JOIN "people" AS s
+WHERE s."id" = given.key_0;
+
+-- read dispatches
+SELECT d."id", d."delivered_at" IS TRUE, d."opened_at" IS TRUE, d."suppressed_at" IS TRUE, d."suppression_reason", d."suppression_changed_at"
+FROM (SELECT %s AS key_0) AS given CROSS JOIN "mails" AS d
+WHERE d."id" = given.key_0;
+
+-- set delivered_at
+UPDATE "mails" SET "delivered_at" = %s, "updated_at" = CASE WHEN "mails"."delivered_at" IS NOT %s THEN %s ELSE "mails"."updated_at" END
+WHERE "mails"."id" = %s;
+
+-- set delivered_at late
+UPDATE "mails" SET "delivered_at" = %s, "updated_at" = CASE WHEN "mails"."delivered_at" IS NOT %s THEN %s ELSE "mails"."updated_at" END
+WHERE "mails"."id" = %s;
+
+-- set opened_at
+UPDATE "mails" SET "opened_at" = %s, "updated_at" = CASE WHEN "mails"."opened_at" IS NOT %s THEN %s ELSE "mails"."updated_at" END
+WHERE "mails"."id" = %s;
+
+-- set opened_at late
+UPDATE "mails" SET "opened_at" = %s, "updated_at" = CASE WHEN "mails"."opened_at" IS NOT %s THEN %s ELSE "mails"."updated_at" END
+WHERE "mails"."id" = %s;
+
+-- date the suppression of subscribers
+INSERT INTO "hookrow_suppression_changes" AS kept (role, row_key, changed_at)
+SELECT 'subscribers' AS role, %s, %s
+WHERE EXISTS (SELECT 1 FROM "people" AS s WHERE s."id" = %s)
+ON CONFLICT (role, row_key) DO UPDATE SET
+changed_at = max(kept.changed_at, excluded.changed_at);
+
+-- set the suppression of subscribers
+UPDATE "people" SET "suppressed_at" = %s
+WHERE "people"."id" = %s
+AND EXISTS (SELECT 1 FROM "hookrow_suppression_changes" AS dated WHERE dated.role = 'subscribers'
+    AND dated.row_key = %s AND dated.changed_at <= %s);
+
+-- set the suppression of dispatches
+UPDATE "mails" SET "suppressed_at" = %s, "suppression_reason" = %s, "suppression_changed_at" = %s, "updated_at" = CASE WHEN "mails"."suppressed_at" IS NOT %s OR "mails"."suppression_reason" IS NOT %s OR "mails"."suppression_changed_at" IS NOT %s THEN %s ELSE "mails"."updated_at" END
+WHERE "mails"."id" = %s;
+
+-- set the suppression of dispatches late
+UPDATE "mails" SET "suppressed_at" = %s, "suppression_reason" = %s, "suppression_changed_at" = %s, "updated_at" = CASE WHEN "mails"."suppressed_at" IS NOT %s OR "mails"."suppression_reason" IS NOT %s OR "mails"."suppression_changed_at" IS NOT %s THEN %s ELSE "mails"."updated_at" END
+WHERE "mails"."id" = %s AND ("mails"."suppression_changed_at" IS NULL OR "mails"."suppression_changed_at" <= %s);
+
+-- read the dates of subscribers
+SELECT row_key, changed_at FROM "hookrow_suppression_changes" WHERE role = 'subscribers' AND row_key IN (SELECT value FROM json_each(%s));
+
+-- add entries to the log
+INSERT INTO "hookrow_notifications" AS kept (fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, first_outcome)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+ON CONFLICT (fingerprint) DO UPDATE SET
+ended_at = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.ended_at ELSE excluded.ended_at END,
+source = CASE WHEN kept.outcome = 'recorded' AND excluded.outcome = kept.outcome THEN kept.source ELSE excluded.source END,
+outcome = excluded.outcome,
+status = excluded.status,
+retry_at = excluded.retry_at,
+recipient = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
+body = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
+reason = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.reason, excluded.reason) ELSE kept.reason END,
+provider = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.provider, excluded.provider) ELSE kept.provider END,
+trace_id = CASE WHEN excluded.attempts > 0 THEN coalesce(kept.trace_id, excluded.trace_id) ELSE kept.trace_id END,
+attempts = kept.attempts + excluded.attempts,
+change_number = coalesce(excluded.change_number, kept.change_number),
+received_at = CASE WHEN kept.received_at < excluded.received_at THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at THEN kept.last_received_at ELSE excluded.last_received_at END;
+
+-- the condition of entries `n` that can be recorded
+n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'subscriber_not_found') AND (
+    EXISTS (SELECT 1 FROM "mails" AS d CROSS JOIN "people" AS s
+        WHERE d."provider_message_id" = +n.message_id AND s."id" = d."subscriber_id" AND lower(s."email") = +n.recipient)
+    OR ((n.reason IS NOT NULL OR n.record_type = 'SubscriptionChange')
+        AND n.outcome = 'subscriber_not_found'
+        AND EXISTS (SELECT 1 FROM "people" AS s WHERE lower(s."email") = +n.recipient))
+);
+
+-- probe 1
+UPDATE "people" SET "suppressed_at" = "suppressed_at" WHERE 1 = 0;
+
+-- probe 2
+UPDATE "mails" SET "delivered_at" = "delivered_at" WHERE 1 = 0;
+
+-- probe 3
+UPDATE "hookrow_notifications" SET "attempts" = "attempts" WHERE 1 = 0;
+
+-- count rows by list
+SELECT NULL, count(d."provider_message_id"), count(CASE WHEN d."delivered_at" IS TRUE THEN 1 END), count(CASE WHEN d."opened_at" IS TRUE THEN 1 END) FROM "mails" AS d WHERE true GROUP BY 1;
+
+-- count the suppressed by reason
+SELECT NULLIF(CAST('' AS text), ''), count(*) FROM "people" AS s WHERE s."suppressed_at" IS TRUE GROUP BY 1;
+
+-- count undelivered dispatches
+SELECT count(*) FROM "mails" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NOT TRUE;
+
+-- list undelivered dispatches
+SELECT CAST(d."provider_message_id" AS TEXT), NULL, NULL, d."id" FROM "mails" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NOT TRUE ORDER BY d."id" LIMIT 10;
+
+-- list more of them
+SELECT CAST(d."provider_message_id" AS TEXT), NULL, NULL, d."id" FROM "mails" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NOT TRUE AND d."id" > %s ORDER BY d."id" LIMIT 10;
+
+-- step through suppressions
+SELECT '', s."id" FROM (SELECT s."id" FROM "people" AS s WHERE s."suppressed_at" IS TRUE AND (s."id") > (%s) AND (s."id") <= (%s) AND 1 = 0 ORDER BY s."id" ASC LIMIT 1 OFFSET 99) AS s;
+
+-- read suppressions
+SELECT NULL, CAST(s."email" AS TEXT), substr(CAST('' AS text), 1, 1000), '', s."id" FROM "people" AS s WHERE s."suppressed_at" IS TRUE ORDER BY s."id" DESC LIMIT 10;
+
+-- read suppressions of a reason
+SELECT NULL, CAST(s."email" AS TEXT), substr(CAST('' AS text), 1, 1000), '', s."id" FROM "people" AS s WHERE s."suppressed_at" IS TRUE AND (s."id") > (%s) AND (s."id") <= (%s) AND 1 = 0 AND CAST('' AS text) = %s ORDER BY s."id" ASC LIMIT 10;
+
+-- read suppressions of an entry
+SELECT NULL, CAST(s."email" AS TEXT), substr(CAST('' AS text), 1, 1000), '', s."id" FROM "people" AS s WHERE s."suppressed_at" IS TRUE AND (SELECT 1 FROM "hookrow_notifications" AS n WHERE n.reason IS NOT NULL AND n.recipient = lower(CAST(s."email" AS TEXT)) AND n.entry = %s AND n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') LIMIT 1) = 1 ORDER BY s."id" DESC LIMIT 10;
+
+-- count suppressions
+SELECT count(*) FROM (SELECT 1 FROM "people" AS s WHERE s."suppressed_at" IS TRUE ORDER BY s."id" DESC LIMIT 10) AS found;
+
+-- changes in the log
+SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND recipient IN (%s) LIMIT 10;
