@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from math import isinf
 from pathlib import Path
 from typing import Any
@@ -157,6 +157,7 @@ def test_a_signature_that_is_not_valid(post: Post) -> None:
 
 DELIVERED: Any = Delivered("ada@example.com", "m-ada", NOON)
 NAIVE = NOON.replace(tzinfo=None)
+BEFORE_UTC = datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))
 
 
 @every_host
@@ -204,6 +205,7 @@ def test_a_mistake_in_a_provider(
                 (Opened(None, ANY, NOON), "Opened.message_id is _ANY, but must be a string or N"),
                 (Clicked(None, None, ANY), "Clicked.at is _ANY, but must be a datetime"),
                 (Complained(None, None, NAIVE), "Complained.at has no time zone, but must be in"),
+                (Opened(None, None, BEFORE_UTC), "Opened.at is out of range, but must be in UTC"),
                 (Bounced(None, None, NOON, ANY), "Bounced.type is _ANY, but must be a string or"),
                 (Suppressed(None, None, None, ANY), "Suppressed.reason is _ANY, but must be a st"),
                 (Reactivated(None, None, ANY), "Reactivated.at is _ANY, but must be a datetime o"),
@@ -459,12 +461,33 @@ def test_a_replay_keeps_the_identity_of_an_event() -> None:
     assert len(database.logged()) == 1
 
 
-@pytest.mark.parametrize("name", ["", "x" * 33])
+@pytest.mark.parametrize("name", ["", "x" * 33, "a\0", "\ud800"])
 def test_a_name_that_the_log_cannot_hold(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise, PostgreSQL would reject every notification."""
+    """Otherwise, a database would reject every notification, or every sweep of all entries."""
     monkeypatch.setattr(Courier, "name", name)
     with pytest.raises(ConfigurationError, match="1 to 32 characters, but that of Courier is '"):
         Receiver(Courier(), STORE)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "message"),
+    [
+        *(("name", name, "Own.name must be a string, not ") for name in (None, 7)),
+        ("header", b"Signature", "Own.header must be a string or None, not bytes"),
+        ("secrets", None, "Own.secrets must be a sequence of strings, not NoneType"),
+        ("secrets", SECRET, r'must be a sequence of strings: write secrets = \("the secret",\)\.$'),
+        ("secrets", [b"hunter2"], "must be a sequence of strings: write "),
+        ("matched", None, "Own.matched must be a mapping of numbers to numbers, not NoneType"),
+        ("old_matches", None, "Own.old_matches must be a number, not NoneType"),
+        ("accepts_logged", "no", "Own.accepts_logged must be True or False, not str"),
+    ],
+)
+def test_a_provider_with_an_invalid_attribute(attribute: str, value: object, message: str) -> None:
+    """It is refused at once: the tasks that all entries share would fail with it."""
+    own = type("Own", (Courier,), {attribute: value})
+    with pytest.raises(ConfigurationError, match=message) as raised:
+        Receiver(own(), STORE)
+    assert "hunter2" not in str(raised.value)
 
 
 class Misreading(Courier):

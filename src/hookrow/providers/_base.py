@@ -24,6 +24,7 @@ from hookrow._core.notification import (
     Unsupported,
 )
 from hookrow._core.optional import ALWAYS, OPTIONAL_KINDS, RECORDS, Kinds
+from hookrow._core.rules import UNSTORABLE
 from hookrow._core.times import as_utc
 from hookrow._http import MAX_BODY, Request, RequestHead, Response
 from hookrow.errors import ConfigurationError
@@ -196,23 +197,50 @@ class Provider(BodyParser):
         return [self.parse(body)]
 
 
+_FieldTypes: TypeAlias = tuple[tuple[type, ...], str]
+"""The types that a field may have, and their description."""
+
+_TEXT: _FieldTypes = (str,), "a string"
+_OPTIONAL_TEXT: _FieldTypes = (str, NoneType), "a string or None"
+
+_ATTRIBUTES: Mapping[str, _FieldTypes] = {
+    "name": _TEXT,
+    "header": _OPTIONAL_TEXT,
+    "secrets": ((Sequence,), "a sequence of strings"),
+    "matched": ((Mapping,), "a mapping of numbers to numbers"),
+    "old_matches": ((int,), "a number"),
+    "accepts_logged": ((bool,), "True or False"),
+}
+"""The attributes of a provider whose types are checked, besides `max_body`."""
+
+
 def check_provider(provider: object, line: str = "Receiver(Postmark(secret), store)") -> Provider:
     """Return the provider of a receiver.
 
     Raises `ConfigurationError` for an object that is not a provider, with the line to write, and
-    for a name that is too long.
+    for an attribute of the wrong type: it would fail the tasks that all entries share.
     """
     if not isinstance(provider, Provider):
         raise ConfigurationError(
             "The provider must be an instance of a subclass of hookrow.providers.Provider, not "
             f"{kind_of(provider)}: write {line}."
         )
-    if not 0 < len(provider.name) <= LONGEST_PROVIDER:
+    class_ = type(provider).__name__
+    for name, (types, expected) in _ATTRIBUTES.items():
+        if not isinstance(found := getattr(provider, name), types):
+            kind = type(found).__name__  # no value, because it may be a secret
+            raise ConfigurationError(f"{class_}.{name} must be {expected}, not {kind}.")
+    if not 0 < len(provider.name) <= LONGEST_PROVIDER or UNSTORABLE.search(provider.name):
         raise ConfigurationError(
-            f"The name of a provider has 1 to {LONGEST_PROVIDER} characters, but that of "
-            f"{type(provider).__name__} is {provider.name!r}: choose another one."
+            f"The name of a provider has 1 to {LONGEST_PROVIDER} characters, but that of {class_} "
+            f"is {provider.name!r}: choose another one, without NUL and unpaired surrogates."
         )
-    check_counts(**{f"{type(provider).__name__}.max_body": provider.max_body})
+    secrets = provider.secrets
+    if isinstance(secrets, str) or not all(isinstance(each, str) for each in secrets):
+        raise ConfigurationError(
+            f'{class_}.secrets must be a sequence of strings: write secrets = ("the secret",).'
+        )
+    check_counts(**{f"{class_}.max_body": provider.max_body})
     return provider
 
 
@@ -312,17 +340,10 @@ def _check_event(provider: BodyParser, method: str, event: Event) -> None:
             fault = f"Event.notifications contains {kind.__name__}"
             _reject_part(provider, method, "an event", fault, "a sequence of notifications")
         _check_fields(provider, method, each, kind)
-        if each.at is not None and each.at.tzinfo is None:
-            _reject_part(
-                provider, method, "an event", f"{kind.__name__}.at has no time zone", "in UTC"
-            )
+        if each.at is not None and (wrong := _time_fault(each.at)):
+            _reject_part(provider, method, "an event", f"{kind.__name__}.at {wrong}", "in UTC")
 
 
-_FieldTypes: TypeAlias = tuple[tuple[type, ...], str]
-"""The types that a field may have, and their description."""
-
-_TEXT: _FieldTypes = (str,), "a string"
-_OPTIONAL_TEXT: _FieldTypes = (str, NoneType), "a string or None"
 _TIME: _FieldTypes = (datetime,), "a datetime"
 _OPTIONAL_TIME: _FieldTypes = (datetime, NoneType), "a datetime or None"
 
@@ -356,6 +377,13 @@ _RESPONSE_FIELDS: Mapping[str, _FieldTypes] = {
 }
 
 _ALLOWED_TYPES = {kind: [types for types, _ in fields.values()] for kind, fields in _FIELDS.items()}
+
+
+def _time_fault(at: datetime) -> str | None:
+    """Return why no row can contain the time of a notification, as a predicate, or None."""
+    if at.tzinfo is None:
+        return "has no time zone"
+    return "is out of range" if utc(at) is None else None
 
 
 def _check_fields(provider: BodyParser, method: str, value: msgspec.Struct, kind: type) -> None:
