@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from enum import Enum
 from itertools import product
 from pathlib import Path
 from typing import Any, NoReturn
@@ -146,6 +147,25 @@ def test_entries_of_tenants(value: Key) -> None:
     entries = read_entries({name: Tenant(Postmark(SECRET), value) for name in names})
     assert [(each.name, each.tenant) for each in entries] == [(name, value) for name in names]
     assert (entries.default.name, entries.have_names, entries.have_tenants) == ("a", True, True)
+
+
+class Team(str, Enum):  # noqa: UP042 - `str` of a member is not its value, as that of a StrEnum is
+    """The tenants of a host."""
+
+    ACME = "acme"
+
+
+class TeamNumber(int, Enum):
+    """Numbers of tenants."""
+
+    ACME = 1
+
+
+@pytest.mark.parametrize(("value", "expected"), [(Team.ACME, "acme"), (TeamNumber.ACME, 1)])
+def test_a_member_of_an_enum_stands_for_its_value(value: Key, expected: Key) -> None:
+    """A column contains the value, although `str` returns the name."""
+    [entry] = read_entries({"acme": Tenant(ONE, value)})
+    assert (entry.tenant, type(entry.tenant)) == (expected, type(expected))
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, "1"])

@@ -87,6 +87,17 @@ def tenant_fault(value: object) -> str | None:
     return None
 
 
+def _plain(tenant: Key | None) -> Key | None:
+    """Return the value of a tenant without its subclass: `str` of an enum's member is its name."""
+    match tenant:
+        case int():
+            return int(tenant)
+        case str():
+            return str.__str__(tenant)
+        case _:
+            return tenant
+
+
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[P_co]):
     """A provider, its name in the receiver, and the value of its tenant.
@@ -107,6 +118,7 @@ class Entry(Generic[P_co]):
     def __post_init__(self) -> None:
         """Decide whether events are checked, once for all requests."""
         object.__setattr__(self, "is_checked", not is_built_in(self.provider))
+        object.__setattr__(self, "tenant", _plain(self.tenant))
 
     def admit(self: Entry[Provider], head: RequestHead) -> str | None:
         """Call `Provider.admit`. Raises `ProviderFault`."""
