@@ -25,7 +25,7 @@ from copying import replace
 from crm.models import Person, Send
 from crm.schema import CRM, MUTED
 from django_project.manage import Manage
-from hookrow import ConfigurationError, Role, Schema, Suppressed
+from hookrow import ConfigurationError, Postmark, Role, Schema, Suppressed
 from hookrow.django import receiver, store
 from hookrow.django._receiver import parsers
 from hookrow.django.models import Notification
@@ -116,12 +116,25 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         for providers, id_, expected in (
             ([], "E003", r"HOOKROW\['PROVIDERS'\] must be a dict with an entry for each provider"),
             ({}, "E003", "must be a dict with an entry for each provider"),
-            ({"Acme Inc": {}}, "E003", "has the name 'Acme Inc', but a name is text with 1 to 64"),
+            (
+                {"Acme Inc": {}},
+                "E003",
+                "has the name 'Acme Inc', but .* URL: write {'acme-inc': {'P",
+            ),
             ({"acme": "postmark"}, "E003", r"\['acme'\] must be a dict, not str: write {'acme': "),
             (
                 {"acme": {}},
                 "E003",
-                r"\['acme'\] has no PROVIDER: set it to one of postmark, resend",
+                r"\['acme'\] has no PROVIDER: set it to one of 'postmark', 'resend'",
+            ),
+            (
+                {"acme": {"PROVIDER": Postmark}},
+                "E003",
+                r"\['acme'\] has the class Postmark as PROVIDER: set it to .* such as 'crm.courier",
+            ),
+            *(
+                ({"acme": {"PROVIDER": path}}, "E003", f"PROVIDER is '{path}', which .* write, for")
+                for path in ("courier:Courier", "tests.courier:Courier", ".Courier", "courier.")
             ),
             (
                 {"acme": {"PROVIDER": "postmrk"}},
@@ -134,7 +147,12 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
             (
                 {"resend": {"SECRET": 7}},
                 "E001",
-                r"\['resend'\]: SECRET must be text, not int\.$",
+                r"\['resend'\]: SECRET must be text, not int: write 'SECRET': os.environ\['ACME_",
+            ),
+            (
+                {"resend": {"SECRET": ["new", "old"]}},
+                "E001",
+                r"not list: write 'SECRET': .*\. Write the older one as 'PREVIOUS_SECRET'\.$",
             ),
             (
                 {"postmark": {"SECRET": SECRET, "TENANT": 1}, "resend": {"SECRET": SIGNING_SECRET}},
@@ -144,7 +162,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
             (
                 {"postmark": {"SECRET": SECRET, "TENANT": 1.5}},
                 "E003",
-                r"^HOOKROW\['PROVIDERS'\]\['postmark'\]: TENANT must be an int, .* not 1.5\.$",
+                r"^HOOKROW\['PROVIDERS'\]\['postmark'\]: TENANT .* 1.5: write, .* 'TENANT': 1\.$",
             ),
             (
                 {"postmark": {"SECRET": SECRET, "TENANT": 1}},
@@ -154,12 +172,25 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
             (
                 {"a": {"PROVIDER": "courier.Curier"}},
                 "E003",
-                r"\['a'\]: PROVIDER cannot be imported: .* attribute/class",
+                r"\['a'\]: The provider courier.Curier cannot be loaded: AttributeError: ",
             ),
             (
                 {"a": {"PROVIDER": "courier.Courier", "OPTIONS": {"limt": 1}}},
                 "E003",
-                "courier.Courier does not accept the keyword arguments in OPTIONS: .*limt",
+                "courier.Courier does not accept OPTIONS as its keyword arguments: .*limt",
+            ),
+            *(
+                (
+                    {"a": {"OPTIONS": options, "PROVIDER": "courier.Courier"}},
+                    "E003",
+                    "OPTIONS must be a dict whose keys are the names of keyword arguments: write",
+                )
+                for options in ([1], {1: 2}, None)
+            ),
+            (
+                {"a": {"PROVIDER": "json.loads", "OPTIONS": {"s": "hunter2"}}},
+                "E003",
+                "json.loads cannot be created: JSONDecodeError. Its text is not shown, because it",
             ),
             (
                 {"a": {"PROVIDER": "courier.signed"}},

@@ -22,9 +22,9 @@ from hookrow._core.optional import Kinds, recorded_kinds
 from hookrow._core.schema import Schema
 from hookrow._http import ENDPOINT
 from hookrow._receiver.entries import POSTMARK, Parsers, listed, no_such_entry
-from hookrow._server.loading import is_reference, load_object, loading
 from hookrow._server.settings import check_tenants, parsers_of
 from hookrow.errors import ConfigurationError
+from hookrow.providers._loading import is_reference, load_object, loading
 from hookrow.providers.postmark import Postmark
 from hookrow.stores._log import Query
 

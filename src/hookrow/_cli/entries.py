@@ -22,8 +22,7 @@ from hookrow._cli.settings import (
 )
 from hookrow._core.log_entry import LONGEST_ENTRY_NAME, is_entry_name
 from hookrow._core.schema import nearest
-from hookrow._receiver.entries import Entry, no_such_entry, tenant_fault
-from hookrow._server.loading import is_reference
+from hookrow._receiver.entries import Entry, no_such_entry, similar_entry_name, tenant_fault
 from hookrow._server.settings import (
     AnyEntrySettings,
     EntrySettings,
@@ -32,6 +31,7 @@ from hookrow._server.settings import (
 )
 from hookrow.errors import ConfigurationError
 from hookrow.providers._built_in import BuiltIn, Option, OptionValue, credential_settings
+from hookrow.providers._loading import is_reference
 from hookrow.providers._registry import PROVIDER_NAMES, built_in
 from hookrow.providers.postmark import Postmark
 
@@ -179,13 +179,22 @@ class EntryTable:
         """Validate a table. Raises `ConfigurationError`."""
         provider = values.get("provider", name if name in PROVIDER_NAMES else None)
         if not isinstance(provider, str):
+            inner = next((key for key, each in values.items() if isinstance(each, Mapping)), None)
+            if inner is not None:
+                line = f"[providers.{similar_entry_name(f'{name}-{inner}')}]"
+                raise ConfigurationError(
+                    f"[providers.{name}.{inner}] is a table in the entry {name}, which has no "
+                    f"provider. If it is an entry, its name has no dot: write {line}."
+                )
             raise ConfigurationError(
                 f'[providers.{name}] has no provider: write provider = "postmark", or another of '
                 f"these: {', '.join(PROVIDER_NAMES)}; or that of your own, such as "
                 '"shop.courier:Courier".'
             )
         if "tenant" in values and (fault := _tenant_fault(values["tenant"])):
-            raise ConfigurationError(f"[providers.{name}]: tenant {fault}.")
+            raise ConfigurationError(
+                f"[providers.{name}]: tenant {fault}: write, for example, tenant = 1."
+            )
         if "." in provider or ":" in provider:
             if not is_reference(provider):
                 raise ConfigurationError(
@@ -206,11 +215,14 @@ class EntryTable:
         for key, value in values.items():
             if key not in known:
                 raise ConfigurationError(
-                    f"[providers.{name}]: {provider} has no setting {key!r}.{nearest(key, known)}"
+                    f"[providers.{name}]: {provider} has no setting {key!r}.{nearest(key, known)} "
+                    f"It has these: {', '.join(known)}."
                 )
             option = built_in(provider).options.get(key, Option())
             if key != "tenant" and (fault := option.fault(value)):
-                raise ConfigurationError(f"[providers.{name}]: {key} {fault}.")
+                line = f"{key} = true" if option.type is bool else f'{key} = "..."'
+                hint = _several(provider, key, value)
+                raise ConfigurationError(f"[providers.{name}]: {key} {fault}: write {line}.{hint}")
 
     @property
     def is_own(self) -> bool:
@@ -291,6 +303,13 @@ class EntryTable:
         return Ranked(self.values.get(setting), _FILE)
 
 
+def _several(provider: str, key: str, value: object) -> str:
+    """Return the hint for a list of credentials in the file, or an empty text."""
+    newest, previous, _ = credential_settings(built_in(provider).credential)
+    is_list = isinstance(value, list) and key in (newest, previous)
+    return f" Write the older one as {previous}." if is_list else ""
+
+
 def _tenant_fault(value: object) -> str | None:
     """Return why a value of the file cannot be that of a tenant, or None."""
     if not isinstance(value, int | str) or isinstance(value, bool):
@@ -324,7 +343,8 @@ def _named(providers: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
         if not is_entry_name(name):
             raise ConfigurationError(
                 f"[providers.{name}]: the name of an entry has 1 to {LONGEST_ENTRY_NAME} "
-                'lower-case ASCII letters, digits, "-" and "_", because it is part of a URL.'
+                'lower-case ASCII letters, digits, "-" and "_", because it is part of a URL: write '
+                f"[providers.{similar_entry_name(name)}]."
             )
         yield name, table
 
@@ -352,5 +372,6 @@ def _check_tenants(tables: Sequence[EntryTable]) -> None:
     if without and len(without) < len(tables):
         raise ConfigurationError(
             f"[providers.{without[0]}] has no tenant, but other entries have, so it would change "
-            "the rows of every tenant: set tenant, or receive from it with another server."
+            "the rows of every tenant: add, for example, tenant = 1, or receive from it with "
+            "another server."
         )

@@ -7,6 +7,7 @@ becomes a `ProviderFault`.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -327,6 +328,12 @@ def match_tenants(entries: Parsers, schema: Schema) -> None:
         )
 
 
+def similar_entry_name(text: str) -> str:
+    """Return a name that an entry may have, and that is similar to a text."""
+    name = re.sub("[^a-z0-9_]+", "-", text.lower())[:LONGEST_ENTRY_NAME].strip("-")
+    return name or "acme"
+
+
 def listed(names: Collection[str]) -> str:
     """Return the names of entries, but not all if there are many, as tenants may be."""
     shown = ", ".join(map(repr, islice(names, _MOST_NAMED_ENTRIES)))
@@ -378,6 +385,11 @@ def _refuse_same_provider(entries: Sequence[Entry[Provider]]) -> None:
             )
 
 
+def _named_line(name: str) -> str:
+    """Return the line to write for an entry with a name."""
+    return f'Receiver({{"{name}": Postmark(secret)}}, store)'
+
+
 def _named_entry(name: object, value: object, check: Callable[[object, str], P_co]) -> Entry[P_co]:
     """Return an entry of a mapping. Raises `ConfigurationError`."""
     if not isinstance(name, str):
@@ -385,9 +397,10 @@ def _named_entry(name: object, value: object, check: Callable[[object, str], P_c
     if not is_entry_name(name):
         raise ConfigurationError(
             f"The name of an entry has 1 to {LONGEST_ENTRY_NAME} lower-case ASCII letters, digits, "
-            f'"-" and "_", because it is part of a URL, but one is {name!r}: write {NAMED_LINE}.'
+            f'"-" and "_", because it is part of a URL, but one is {name!r}: write '
+            f"{_named_line(similar_entry_name(name))}."
         )
-    line = f'Receiver({{"{name}": Postmark(secret)}}, store)'
+    line = _named_line(name)
     if isinstance(value, Tenant):
         return Entry(name, check(value.provider, line), value.value)
     return Entry(name, check(value, line))

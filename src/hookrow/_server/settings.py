@@ -23,11 +23,11 @@ from hookrow._receiver.entries import (
     Tenant,
     match_tenants,
 )
-from hookrow._server.loading import load_provider
 from hookrow.errors import ConfigurationError
 from hookrow.providers import Provider
 from hookrow.providers._base import check_provider
 from hookrow.providers._built_in import BuiltIn, OptionValue, credential_settings
+from hookrow.providers._loading import load_provider
 from hookrow.providers._registry import built_in
 from hookrow.providers.postmark import Postmark
 

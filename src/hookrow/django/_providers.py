@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Any
-
-from django.utils.module_loading import import_string
 
 from hookrow._arguments import kind_of
 from hookrow._core.log_entry import LONGEST_ENTRY_NAME, is_entry_name
@@ -18,14 +17,18 @@ from hookrow._receiver.entries import (
     Parsers,
     Providers,
     Tenant,
+    similar_entry_name,
     tenant_fault,
 )
 from hookrow.errors import ConfigurationError
 from hookrow.providers import BodyParser, Provider
-from hookrow.providers._built_in import BuiltIn, OptionValue, credential_settings
+from hookrow.providers._built_in import BuiltIn, Option, OptionValue, credential_settings
+from hookrow.providers._loading import create_provider, is_reference, loading
 from hookrow.providers._registry import PROVIDER_NAMES, built_in
 
-EXAMPLE = "{'acme': {'PROVIDER': 'postmark', 'SECRET': os.environ['ACME_SECRET']}}"
+_LINE = "{{'{}': {{'PROVIDER': 'postmark', 'SECRET': os.environ['ACME_SECRET']}}}}"
+
+EXAMPLE = _LINE.format("acme")
 
 _KEYS_OF_FACTORY = ["PROVIDER", "TENANT", "OPTIONS"]
 """The settings of an entry whose provider is the path of a class or a function."""
@@ -46,7 +49,7 @@ class ProjectEntry:
             raise ConfigurationError(
                 f"HOOKROW['PROVIDERS'] has the name {name!r}, but a name is text with 1 to "
                 f'{LONGEST_ENTRY_NAME} lower-case ASCII letters, digits, "-" and "_", because it '
-                "is part of a URL."
+                f"is part of a URL: write {_LINE.format(similar_entry_name(str(name)))}."
             )
         place = f"HOOKROW['PROVIDERS'][{name!r}]"
         if not isinstance(values, Mapping):
@@ -55,20 +58,29 @@ class ProjectEntry:
             )
         provider = values.get("PROVIDER", name if name in PROVIDER_NAMES else None)
         if not isinstance(provider, str):
+            found = "no PROVIDER" if provider is None else f"{kind_of(provider)} as PROVIDER"
             raise ConfigurationError(
-                f"{place} has no PROVIDER: set it to one of {', '.join(PROVIDER_NAMES)}, or to the "
-                "path of your own, such as 'crm.courier.Courier'."
+                f"{place} has {found}: set it to one of {', '.join(map(repr, PROVIDER_NAMES))}, or "
+                "to the path of your own, such as 'crm.courier.Courier'."
             )
         try:
-            known = _KEYS_OF_FACTORY if "." in provider else _keys_of(built_in(provider))
+            known = _known_keys(provider)
         except ConfigurationError as error:
             raise ConfigurationError(f"{place}: {error}") from error
         for key in values:
             if key not in known:
-                hint = nearest(str(key), known)
-                raise ConfigurationError(f"{place}: {provider} has no setting {key!r}.{hint}")
+                raise ConfigurationError(
+                    f"{place}: {provider} has no setting {key!r}.{nearest(str(key), known)} It has "
+                    f"these: {', '.join(known)}."
+                )
         if values.get("TENANT") is not None and (fault := tenant_fault(values["TENANT"])):
-            raise ConfigurationError(f"{place}: TENANT {fault}.")
+            raise ConfigurationError(f"{place}: TENANT {fault}: write, for example, 'TENANT': 1.")
+        options = values.get("OPTIONS", {})
+        if not (isinstance(options, Mapping) and all(isinstance(each, str) for each in options)):
+            raise ConfigurationError(
+                f"{place}: OPTIONS must be a dict whose keys are the names of keyword arguments: "
+                f"write 'OPTIONS': {{'key': os.environ['ACME_KEY']}}."
+            )
         return cls(name, provider, values)
 
     @property
@@ -108,10 +120,12 @@ class ProjectEntry:
 
     def _build_in(self) -> Provider:
         provider, options = built_in(self.provider), self._options()
-        for key in _credential_keys(provider):
-            if not isinstance(self.values.get(key), str | None):
-                kind = type(self.values[key]).__name__  # no number, which may be a secret
-                raise ConfigurationError(f"{key} must be text, not {kind}.")
+        newest, *others = _credential_keys(provider)
+        for key in (newest, *others):
+            value = self.values.get(key)
+            if value is not None and (fault := _fault(key, Option(), value)):
+                hint = f" Write the older one as '{others[0]}'." if isinstance(value, list) else ""
+                raise ConfigurationError(f"{fault}{hint}")
         for name, option in provider.options.items():
             if option.is_required and name not in options:
                 raise ConfigurationError(f"{name.upper()} is missing: set it to a string.")
@@ -124,29 +138,18 @@ class ProjectEntry:
             value = self.values.get(name.upper())
             if value is None or value == "":
                 continue
-            if fault := option.fault(value):
-                raise ConfigurationError(f"{name.upper()} {fault}.")
+            if fault := _fault(name.upper(), option, value):
+                raise ConfigurationError(fault)
             options[name] = value
         return options
 
     def _call(self) -> Provider:
         """Call the class or the function of the project."""
-        try:
-            factory: Callable[..., object] = import_string(self.provider)
-        except ImportError as error:
-            raise ConfigurationError(f"PROVIDER cannot be imported: {error}.") from error
-        try:
-            found = factory(**self.values.get("OPTIONS", {}))
-        except TypeError as error:
-            raise ConfigurationError(
-                f"{self.provider} does not accept the keyword arguments in OPTIONS: {error}."
-            ) from error
-        if not isinstance(found, Provider):
-            raise ConfigurationError(
-                f"{self.provider} returns {kind_of(found)}, which is no instance of a subclass of "
-                "hookrow.providers.Provider."
-            )
-        return found
+        with loading(f"The provider {self.provider}"):
+            factory = resolve_name(_reference(self.provider))
+        return create_provider(
+            self.provider, factory, self.values.get("OPTIONS", {}), named="OPTIONS"
+        )
 
 
 def read_entries(providers: object) -> Sequence[ProjectEntry]:
@@ -160,7 +163,7 @@ def read_entries(providers: object) -> Sequence[ProjectEntry]:
     if without and len(without) < len(entries):
         raise ConfigurationError(
             f"HOOKROW['PROVIDERS'][{without[0]!r}] has no TENANT, but other entries have one, "
-            "so it would change the rows of every tenant."
+            "so it would change the rows of every tenant: add, for example, 'TENANT': 1."
         )
     return entries
 
@@ -176,6 +179,33 @@ def build_providers(entries: Sequence[ProjectEntry]) -> Providers:
 def parsers_of(entries: Sequence[ProjectEntry]) -> Parsers:
     """Return the entries as far as they are needed to read the log."""
     return Entries(*(Entry(each.name, each.parser(), each.tenant) for each in entries))
+
+
+def _fault(key: str, option: Option, value: object) -> str | None:
+    """Return the message for a value of the wrong type, with the line to write, or None."""
+    fault = option.fault(value)
+    line = f"'{key}': True" if option.type is bool else f"'{key}': os.environ['ACME_{key}']"
+    return fault and f"{key} {fault}: write {line}."
+
+
+def _known_keys(provider: str) -> Sequence[str]:
+    """Return the keys of the settings of an entry with this provider.
+
+    Raises `ConfigurationError` if it is neither built in nor the path of a class or a function.
+    """
+    if "." not in provider and ":" not in provider:
+        return _keys_of(built_in(provider))
+    if ":" in provider or not is_reference(_reference(provider)):
+        raise ConfigurationError(
+            f"PROVIDER is {provider!r}, which is not the path of a class or a function: write, for "
+            "example, 'PROVIDER': 'crm.courier.Courier'."
+        )
+    return _KEYS_OF_FACTORY
+
+
+def _reference(path: str) -> str:
+    """Return the dotted path of an object as "module:name"."""
+    return ":".join(path.rsplit(".", 1))
 
 
 def _keys_of(provider: type[BuiltIn]) -> list[str]:

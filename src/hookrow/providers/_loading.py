@@ -57,6 +57,17 @@ def load_provider(reference: str, options: Mapping[str, Any]) -> Provider:
     """
     with loading(f"The provider {reference}"):
         factory = load_object(reference)
+    return create_provider(reference, factory, options)
+
+
+def create_provider(
+    reference: str, factory: object, options: Mapping[str, Any], *, named: str = "these settings"
+) -> Provider:
+    """Call a class or a function with keyword arguments to get a provider.
+
+    `reference` and `named` are what the settings call the factory and the options. Raises as
+    `load_provider` does.
+    """
     if not callable(factory) or iscoroutinefunction(factory):
         kind = "an async function" if callable(factory) else kind_of(factory)
         raise ConfigurationError(
@@ -68,8 +79,8 @@ def load_provider(reference: str, options: Mapping[str, Any]) -> Provider:
             signature(factory).bind(**options)
         except TypeError as error:
             raise ConfigurationError(
-                f"The provider {reference} does not accept these settings as its keyword "
-                f"arguments: {error}."
+                f"The provider {reference} does not accept {named} as its keyword arguments: "
+                f"{error}."
             ) from error
     try:
         found = factory(**options)
