@@ -580,8 +580,8 @@ ENTRIES = Entries(Entry("acme", Postmark), Entry("globex", Resend))
         (
             ("initech", "resend"),
             ENTRIES,
-            "2 parked or expired notifications: they are those of the entry 'initech' (resend).",
-            "If that entry was renamed, name it 'initech' again, or replay them with a rec",
+            "2 parked or expired notifications: the receiver has no entry 'initech' (resend).",
+            "If the entry was renamed, name it 'initech' again, or replay them with a rec",
         ),
         (
             ("acme", "resend"),
@@ -592,16 +592,16 @@ ENTRIES = Entries(Entry("acme", Postmark), Entry("globex", Resend))
         (
             (None, "sendgrid"),
             ENTRIES,
-            "a receiver without names of entries has logged them, with the provider sendgrid.",
+            "it was stored without the name of an entry, with the provider sendgrid.",
             "Add an entry with this provider",
         ),
         (
             (None, "postmark"),
             Entries(Entry("acme", Postmark, 1)),
-            "has logged them, so their tenant is not known.",
-            "Prune them",
+            "it was stored without the name of an entry, so its tenant is not known.",
+            "Prune it",
         ),
-        (("acme", None), POSTMARK, "those of the entry 'acme' (manual changes).", "If that en"),
+        (("acme", None), POSTMARK, "has no entry 'acme' (manual changes).", "If the en"),
     ],
 )
 def test_entries_of_the_log_that_no_entry_reads(

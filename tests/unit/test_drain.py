@@ -372,7 +372,7 @@ def test_a_damaged_entry_that_arrives_again_is_recorded_again(site: Site) -> Non
 _parse = ArrivalReader.parse
 
 
-def _parse_except_ada(reader: ArrivalReader, entry: SpoolEntry, at: datetime) -> Arrival | None:
+def _parse_except_ada(reader: ArrivalReader, entry: SpoolEntry, at: datetime) -> Arrival:
     if entry.body == ADA:
         raise RecursionError
     return _parse(reader, entry, at)

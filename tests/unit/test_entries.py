@@ -742,22 +742,39 @@ def test_spooled_notifications_of_each_entry_are_recorded(tmp_path: Path) -> Non
     assert {type(each) for each in outcomes} == {Recorded}
 
 
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        (
+            {"mail": Postmark(SECRET)},
+            "the receiver has no entry 'parcels' (courier). If the entry was renamed, name it 'pa",
+        ),
+        (
+            {"mail": Postmark(SECRET), "parcels": Postmark(OTHER_SECRET)},
+            "the entry 'parcels' had the provider courier then, and has another one now. Give the",
+        ),
+    ],
+)
 def test_spooled_notifications_of_an_entry_that_was_removed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    entries: Mapping[str, Provider],
+    message: str,
 ) -> None:
-    """They stay in the spool, and the log names their entry."""
+    """They stay in the spool, and the log says what to do."""
     database, path = people("ada", "bea"), tmp_path / "spool.db"
     with closing(Receiver(both(), database, spool=path)) as receiver:
         database.away = True
         sent_to_each(receiver)
     database.away = False
     caplog.clear()
-    with closing(Receiver({"mail": Postmark(SECRET)}, database, spool=path)) as receiver:
+    with closing(Receiver(entries, database, spool=path)) as receiver:
         receiver.start()
         eventually(lambda: Spool(path).count() == 2)
     assert recorded(database) == {("mail", "m-ada", "recorded")}
-    [message] = caplog.messages
-    assert message.endswith("it arrived at parcels, which is not an entry of this receiver.")
+    [logged] = caplog.messages
+    assert f"cannot be recorded, and stays there: {message}" in logged
+    assert logged.endswith(", or start a receiver that has it with this spool.")
 
 
 # -- probes ----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from hookrow._diagnostics.indexes import missing_indexes
 from hookrow._diagnostics.stored_values import wrong_emails
 from hookrow._observability.logging import mask_email
 from hookrow._receiver.clock import clock_difference, describe_difference
-from hookrow._receiver.entries import Parsers, listed
+from hookrow._receiver.entries import Parsers, listed, why_unread
 from hookrow._statistics import read_unauthentic
 from hookrow.stores._driver_errors import message
 from hookrow.stores._errors import SchemaChanged, StoreError, Unavailable
@@ -103,7 +103,7 @@ def _check_retries(waiting: Collection[Waiting], now: datetime) -> CheckResult:
 def _check_origin(origin: Origin, waiting: Waiting, parsers: Parsers) -> CheckResult:
     """Return the warning about the entries of an origin, which the receiver does not read."""
     count = waiting.parked + waiting.expired
-    text, remedy = _why_unread(origin, parsers)
+    text, remedy = why_unread(origin, parsers)
     return CheckResult(
         Level.WARNING,
         "entries",
@@ -111,21 +111,6 @@ def _check_origin(origin: Origin, waiting: Waiting, parsers: Parsers) -> CheckRe
         f"{text}.",
         remedy=f"{remedy}, or replay them with a receiver that has it: `hookrow --app`.",
     )
-
-
-def _why_unread(origin: Origin, parsers: Parsers) -> tuple[str, str]:
-    """Return why the receiver does not read the entries of an origin, and what to do."""
-    name, provider = origin
-    if name is None:
-        unnamed = "a receiver without names of entries has logged them"
-        if parsers.have_tenants:
-            return f"{unnamed}, so their tenant is not known", "Prune them"
-        return f"{unnamed}, with the provider {provider}", "Add an entry with this provider"
-    if name not in parsers.names:
-        remedy = f"If that entry was renamed, name it {name!r} again"
-        return f"they are those of the entry {name!r} ({provider or 'manual changes'})", remedy
-    changed = f"the entry {name!r} had the provider {provider} then, and has another one now"
-    return changed, f"Give the entry {name!r} this provider again, and the other one a new name"
 
 
 def check_unauthentic(database: Database, statements: Statements) -> Iterator[CheckResult]:

@@ -181,6 +181,10 @@ def log_provider_fault(fault: ProviderFault, template: str, *values: object) -> 
         log_fault(fault.__cause__, template, *values, fault)
 
 
+class Unread(Exception):
+    """No entry of the receiver reads what was stored; the text says why, and what to do."""
+
+
 _POSTMARK: Entry[BodyParser] = Entry(None, Postmark)
 
 
@@ -326,6 +330,24 @@ def match_tenants(entries: Parsers, schema: Schema) -> None:
             "a row: write {tenant_column}.",
             names,
         )
+
+
+def why_unread(origin: Origin, parsers: Parsers) -> tuple[str, str]:
+    """Return why no entry of a receiver reads what has this origin, and what to do about it.
+
+    Neither text ends with a full stop, so that another remedy may follow.
+    """
+    name, provider = origin
+    if name is None:
+        unnamed = "it was stored without the name of an entry"
+        if parsers.have_tenants:
+            return f"{unnamed}, so its tenant is not known", "Prune it"
+        return f"{unnamed}, with the provider {provider}", "Add an entry with this provider"
+    if name not in parsers.names:
+        remedy = f"If the entry was renamed, name it {name!r} again"
+        return f"the receiver has no entry {name!r} ({provider or 'manual changes'})", remedy
+    changed = f"the entry {name!r} had the provider {provider} then, and has another one now"
+    return changed, f"Give the entry {name!r} this provider again, and the other one a new name"
 
 
 def similar_entry_name(text: str) -> str:

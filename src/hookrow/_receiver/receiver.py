@@ -38,9 +38,11 @@ from hookrow._receiver.entries import (
     Entry,
     Parsers,
     Providers,
+    Unread,
     check_tenants,
     log_provider_fault,
     read_entries,
+    why_unread,
 )
 from hookrow._receiver.hooks import Hooks, OnRecorded, OnRefused
 from hookrow._receiver.hourly import HourlyCount
@@ -65,7 +67,7 @@ from hookrow.providers._base import (
     mask,
 )
 from hookrow.providers._secrets import DOUBTFUL, doubt_about
-from hookrow.stores._log import RequestKind
+from hookrow.stores._log import Origin, RequestKind
 from hookrow.stores._timeouts import limited_to
 
 if TYPE_CHECKING:
@@ -664,14 +666,12 @@ class ArrivalReader:
         self._recorded = recorded
         self._acknowledge_tests = acknowledge_tests
 
-    def parse(self, spooled: SpoolEntry, received_at: datetime) -> Arrival | None:
-        """Return the arrival of an event in the spool, or None if it is of no entry.
-
-        Raises `ProviderFault`.
-        """
+    def parse(self, spooled: SpoolEntry, received_at: datetime) -> Arrival:
+        """Return the arrival of an event in the spool. Raises `Unread` and `ProviderFault`."""
         entry = self._parsers.find(spooled.entry, spooled.provider)
         if entry is None:
-            return None
+            why, remedy = why_unread(Origin(spooled.entry, spooled.provider), self._parsers)
+            raise Unread(f"{why}. {remedy}, or start a receiver that has it with this spool.")
         [arrival] = self.arrivals(entry, [entry.parse(spooled.body)], received_at)
         return arrival
 

@@ -37,6 +37,7 @@ from hookrow._core.times import as_utc
 from hookrow._faults import describe_bug, without_values
 from hookrow._observability.logging import describe_arrival
 from hookrow._receiver.clock import Clock
+from hookrow._receiver.entries import Unread
 from hookrow._receiver.recorder import is_reachable, keep_failed
 from hookrow._receiver.replay import MAX_REPLAY_GROUP, REPLAY_PAUSE, OutcomesCallback, replay
 from hookrow._receiver.spool_file import BODY, FINGERPRINT, SpoolFile, is_full, lacks_room
@@ -79,8 +80,6 @@ FAILED_AFTER = timedelta(minutes=1)
 """The age at which an entry on which the database keeps failing is logged as failed."""
 
 _UNCOUNTED = "The attempts of spooled notifications could not be counted: %s"
-
-_OF_ANOTHER = "it arrived at {}, which is not an entry of this receiver."
 
 _PUT = """
 INSERT INTO arrivals
@@ -393,17 +392,17 @@ _Pair: TypeAlias = tuple[SpoolEntry, Arrival]
 class Drain:
     """Records the entries of a spool, oldest first, and removes them.
 
-    `parse` returns the arrival of an entry and the time at which it was received, or None if the
-    receiver cannot read it; `on_outcomes` receives the outcomes of each group; `clock` returns the
-    time. If a sweep retries the failed notifications in the log (`swept`), an entry that is logged
-    as failed is removed from the spool.
+    `parse` returns the arrival of an entry and the time at which it was received, and raises
+    `Unread` if no provider of the receiver reads it; `on_outcomes` receives the outcomes of each
+    group; `clock` returns the time. If a sweep retries the failed notifications in the log
+    (`swept`), an entry that is logged as failed is removed from the spool.
     """
 
     def __init__(
         self,
         spool: Spool,
         store: SQLStore,
-        parse: Callable[[SpoolEntry, datetime], Arrival | None],
+        parse: Callable[[SpoolEntry, datetime], Arrival],
         on_outcomes: OutcomesCallback,
         clock: Clock,
         *,
@@ -502,7 +501,7 @@ class Drain:
                 continue
             try:
                 arrival = self._arrival(entry)
-            except _Unusable as error:
+            except (_Unusable, Unread) as error:
                 self._give_up(entry, str(error))
             except ProviderFault as fault:
                 self._give_up(entry, str(fault), fault.__cause__)
@@ -628,8 +627,6 @@ class Drain:
         now = self._clock()
         arrived_at = entry.received_at or now
         arrival = self._parse(entry, arrived_at)
-        if arrival is None:
-            raise _Unusable(_OF_ANOTHER.format(entry.entry or entry.provider))
         if entry.received_at is None and _depends_on_arrival(arrival, now):
             raise _Unusable("its time is unreadable, so it might undo a newer suppression.")
         return msgspec.structs.replace(
