@@ -1,6 +1,8 @@
 """The entries of a receiver: their arguments, paths and probes, and what reads the log for them."""
 
 import json
+import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from enum import Enum
@@ -775,6 +777,22 @@ def test_spooled_notifications_of_an_entry_that_was_removed(
     [logged] = caplog.messages
     assert f"cannot be recorded, and stays there: {message}" in logged
     assert logged.endswith(", or start a receiver that has it with this spool.")
+
+
+def test_a_hundred_entries_share_the_threads_of_one(tmp_path: Path) -> None:
+    """All record, sweep, drain and count with the same threads."""
+    threads: list[Counter[str]] = []
+    for number in (1, 100):
+        before = {*threading.enumerate()}
+        entries = {f"e-{each}": Courier() for each in range(number)}
+        database = people("ada")
+        with closing(Receiver(entries, database, spool=tmp_path / f"{number}.db")) as receiver:
+            for name in entries:
+                assert send(receiver, f"{ENDPOINT}/{name}", signed(event("ada"))).status == 200
+            threads.append(Counter(each.name for each in {*threading.enumerate()} - before))
+        assert len(database.logged()) == number
+    assert threads[0] == threads[1]
+    assert {"hookrow-writer", "hookrow-sweep"} <= {*threads[0]}
 
 
 # -- probes ----------------------------------------------------------------------------
