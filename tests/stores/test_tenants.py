@@ -193,10 +193,16 @@ def test_every_type_of_column(engine: Engine, roles: tuple[str, ...]) -> None:
 REFUSED: list[tuple[str, Key]] = [("integer", "acme"), ("integer", "01"), ("varchar(4)", "globex")]
 REFUSED_OF: Mapping[str, list[tuple[str, Key]]] = {
     "postgresql": [("uuid", "acme"), ("smallint", 40_000), ("numeric(9, 2)", 7), ("bytea", "a")],
-    "sqlite": [("blob", "acme"), ("datetime", "2026-03-04")],
+    "sqlite": [
+        ("blob", "acme"),
+        ("datetime", "2026-03-04"),
+        ("real", 1),
+        ("double precision", "2"),
+    ],
     "mariadb": [
         ("smallint", 40_000),
         ("decimal(9, 2)", 7),
+        ("time", "10:00"),
         (BINARY, "acme"),
         ("varchar(9) CHARACTER SET latin1", "\u0142"),
     ],

@@ -131,6 +131,7 @@ _KINDS_OF_TEXT = {
     Use.COMPARED: {"text", "uuid"},
     Use.WRITTEN: {"text"},
     Use.OWN: {"text"},
+    Use.TENANT: {"binary", "boolean", "date", "enum", "number", "set", "text", "uuid", "year"},
 }
 """By use: the kinds of columns that may hold a text. A condition may compare one with any kind."""
 

@@ -98,8 +98,8 @@ _NEVER_TRUE = {*_TIME_TYPES, "blob", "json", "jsonb"}
 """Kinds of which no value equals the number 1, as which SQLite stores True."""
 
 
-_NEVER_TEXT = {"blob", *_TIME_TYPES}
-"""Kinds whose values are not the text of a tenant."""
+_NEVER_TEXT = {"blob", "real", "double", "float", *_TIME_TYPES}
+"""Kinds whose values are not the text of a tenant: a float returns the number 1 as 1.0."""
 
 _INTEGER_KINDS = {"integer", "boolean"}
 
