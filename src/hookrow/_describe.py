@@ -24,9 +24,9 @@ from hookrow._core.notification import (
 from hookrow._core.optional import Kinds
 from hookrow._core.result import MISSING, PARKED, RESULTS, Result
 from hookrow._core.rules import effective_time, why_no_email, why_no_message_id
-from hookrow._receiver.entries import Parsers
+from hookrow._receiver.entries import Parsers, explain, field_names
 from hookrow._receiver.replay import DryRun, parse_entry
-from hookrow.providers._base import Event, explain
+from hookrow.providers._base import Event
 from hookrow.stores._log import Query, Requests
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def _why_no_row(result: Result, entry: StoredEntry, parsers: Parsers) -> str | N
     ]
     if not refused:
         return None
-    recipient_name, id_name = own.field_names(refused[0])
+    recipient_name, id_name = field_names(own, refused[0])
     if needs_dispatch:
         name, value, why = id_name, refused[0].message_id, why_no_message_id
     else:

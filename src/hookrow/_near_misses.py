@@ -27,7 +27,7 @@ from hookrow._core.spellings import (
     variants_of_message_id,
 )
 from hookrow._describe import visible
-from hookrow._receiver.entries import Entry, Parsers
+from hookrow._receiver.entries import Entry, Parsers, correct_message_id
 from hookrow.providers._base import BodyParser
 
 if TYPE_CHECKING:
@@ -218,6 +218,6 @@ def _in_body(entry: StoredEntry, message_id: str, provider: BodyParser) -> Colle
             case list() as items:
                 waiting += items
             case str() as text if text != message_id and is_message_id(text):
-                if provider.correct_message_id(text) == message_id:
+                if correct_message_id(provider, text) == message_id:
                     found.add(text)
     return found

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from enum import Enum
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NoReturn
@@ -40,13 +41,20 @@ from hookrow import (
 )
 from hookrow._core.log_entry import LONGEST_ENTRY_NAME
 from hookrow._core.notification import SetTime
+from hookrow._core.optional import ALWAYS
 from hookrow._core.rules import PROBE
 from hookrow._http import MAX_BODY, PROBE_AGENT
 from hookrow._receiver import hourly
-from hookrow._receiver.entries import Parsers, read_entries
+from hookrow._receiver.entries import (
+    Parsers,
+    correct_message_id,
+    explain,
+    field_names,
+    read_entries,
+)
 from hookrow._receiver.replay import arrivals_of
 from hookrow._receiver.spool import Spool
-from hookrow.providers import Provider, Unauthentic
+from hookrow.providers import BodyParser, Provider, Unauthentic
 from hookrow.stores._log import Origin, RequestKind
 from hookrow.stores.sql import SQLStore
 from times import SECOND
@@ -55,6 +63,7 @@ from wire import ENDPOINT, PATIENCE, SECRET, eventually
 OTHER_SECRET = "another-secret-of-the-tests"
 UNUSED = SQLStore(MEMORY)
 ONE = Postmark(SECRET)
+OPENED = Opened("ada@example.com", "m-ada", NOON)
 
 
 def both(*, limit: int = MAX_BODY) -> dict[str, Provider]:
@@ -386,6 +395,40 @@ def test_a_mistake_in_a_method_of_a_provider(
     assert "ada@" not in caplog.text
     refused = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert refused == (["Returned 401 to request r-1."] if is_refused else [])
+
+
+@pytest.mark.parametrize(
+    ("describe", "method", "default", "wrong", "expected"),
+    [
+        (
+            partial(explain, recorded=ALWAYS),
+            "explain",
+            None,
+            b"",
+            "bytes, but must return a string",
+        ),
+        (correct_message_id, "correct_message_id", "m-1", 1, "1, but must return a string or None"),
+        (field_names, "field_names", ("recipient", "message ID"), "ab", "str, but must return two"),
+        (field_names, "field_names", ("recipient", "message ID"), ("to",), "tuple, but must re"),
+    ],
+)
+def test_a_mistake_in_a_method_that_only_describes(
+    caplog: pytest.LogCaptureFixture,
+    describe: Callable[[BodyParser, Any], object],
+    method: str,
+    default: object,
+    wrong: object,
+    expected: str,
+) -> None:
+    """Pages and commands do without, and the log names the method."""
+    courier = Courier()
+    stored = {"explain": Event((), b"ada@"), "correct_message_id": "m-1"}.get(method, OPENED)
+    setattr(courier, method, Mock(side_effect=[ERROR, wrong]))
+    assert [describe(courier, stored) for _ in range(2)] == [default, default]
+    raised, returned = caplog.messages
+    assert raised.startswith(f"Courier.{method} raised KeyError at ")
+    assert returned.startswith(f"Courier.{method} returned {expected}")
+    assert "ada@" not in caplog.text
 
 
 @pytest.mark.parametrize("post", [Receiver.__call__, Receiver.record_directly])

@@ -13,9 +13,8 @@ from hookrow._core.optional import OPTIONAL_COLUMNS, RECORDS
 from hookrow._core.schema_values import schema_of
 from hookrow._postmark_api.register import triggers_of
 from hookrow._receiver.clock import utc_now
-from hookrow._receiver.entries import POSTMARK
+from hookrow._receiver.entries import POSTMARK, explain
 from hookrow._receiver.replay import arrivals_of, parse_entry, replay
-from hookrow.providers._base import explain
 from hookrow.providers.postmark import Postmark
 
 ADA = "ada@example.com", "m-ada"

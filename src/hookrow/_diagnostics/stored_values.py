@@ -30,7 +30,7 @@ from hookrow._core.spellings import (
 from hookrow._describe import pluralize, visible
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._observability.logging import mask_email
-from hookrow._receiver.entries import Parsers, listed
+from hookrow._receiver.entries import Parsers, correct_message_id, listed
 from hookrow.providers._base import BodyParser
 from hookrow.stores._driver_errors import message
 from hookrow.stores._errors import StoreError
@@ -146,7 +146,7 @@ def check_message_ids(
     readers = _readers(tables, parsers)
     found: defaultdict[_Finding, list[_Wrong]] = defaultdict(list)
     for message_id, tenant in stored:
-        corrected = {each: each.correct_message_id(message_id) for each in readers.get(tenant, ())}
+        corrected = {each: correct_message_id(each, message_id) for each in readers.get(tenant, ())}
         if not corrected or message_id in corrected.values():
             continue
         reader = next((each for each in corrected if corrected[each]), None)

@@ -14,8 +14,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from hookrow._arguments import OptionsError, kind_of, reject
-from hookrow._core.log_entry import LONGEST_ENTRY_NAME, LogEntry, is_entry_name
-from hookrow._core.notification import Key
+from hookrow._core.log_entry import LONGEST_ENTRY_NAME, RECORD_TYPES, LogEntry, is_entry_name
+from hookrow._core.notification import Key, Notification
+from hookrow._core.optional import OPTIONAL_KINDS, RECORDS, Kinds
 from hookrow._core.rules import UNSTORABLE
 from hookrow._core.schema import Schema, nearest
 from hookrow._faults import describe_fault, log_fault
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
 
 logger = logging.getLogger("hookrow")
+
+T = TypeVar("T")
 
 P_co = TypeVar("P_co", bound=BodyParser, covariant=True)
 
@@ -179,6 +182,70 @@ def log_provider_fault(fault: ProviderFault, template: str, *values: object) -> 
         logger.error(template, *values, fault)
     else:
         log_fault(fault.__cause__, template, *values, fault)
+
+
+def explain(parser: BodyParser, event: Event, recorded: Kinds) -> str | None:
+    """Return why an event is not recorded by a store that records these kinds; None if it is.
+
+    Also returns None if the provider does not explain why it does not support the event.
+    """
+    if any(type(each) in recorded for each in event.notifications):
+        return None
+    kinds_read, logged_type = {*map(type, event.notifications)}, event.unsupported.record_type
+    for name, (column, *_) in RECORDS.items():
+        kind = OPTIONAL_KINDS.get(column)
+        if kind is None or kind in recorded:
+            continue
+        if kind in kinds_read or RECORD_TYPES[kind] == logged_type:
+            return (
+                f"The mapping does not record this type: map the column {column!r}, or add "
+                f"{name!r} to `record`."
+            )
+    return _described(parser, "explain", event.body, None, _IS_OPTIONAL_TEXT)
+
+
+def field_names(parser: BodyParser, notification: Notification) -> tuple[str, str]:
+    """Call `BodyParser.field_names`; if it fails, return the names for any provider."""
+    default = BodyParser.field_names(parser, notification)
+    return _described(parser, "field_names", notification, default, (_are_names, "two strings"))
+
+
+def correct_message_id(parser: BodyParser, stored: str) -> str | None:
+    """Call `BodyParser.correct_message_id`; if it fails, return the id unchanged."""
+    return _described(parser, "correct_message_id", stored, stored, _IS_OPTIONAL_TEXT)
+
+
+_Expected: TypeAlias = tuple[Callable[[object], bool], str]
+"""Whether a method may return a value, and what it must return."""
+
+_IS_OPTIONAL_TEXT: _Expected = lambda found: isinstance(found, str | None), "a string or None"
+
+
+def _are_names(found: object) -> bool:
+    match found:
+        case (str(), str()):
+            return True
+        case _:
+            return False
+
+
+def _described(
+    parser: BodyParser, method: str, argument: object, default: T, expected: _Expected
+) -> T:
+    """Call a method that only describes what is stored; if it fails, log that, and do without.
+
+    A page or a command that describes many entries must not fail because of one provider.
+    """
+    name, (is_valid, description) = f"{provider_class(parser)}.{method}", expected
+    try:
+        found: T = getattr(parser, method)(argument)
+    except Exception as error:  # noqa: BLE001 - of the host, who sees it in the log
+        log_fault(error, "%s raised %s", name, describe_fault(error))
+        return default
+    if is_valid(found):
+        return found
+    logger.error("%s returned %s, but must return %s.", name, kind_of(found), description)
+    return default
 
 
 class Unread(Exception):

@@ -23,7 +23,7 @@ from hookrow._core.notification import (
     Suppressed,
     Unsupported,
 )
-from hookrow._core.optional import ALWAYS, OPTIONAL_KINDS, RECORDS, Kinds
+from hookrow._core.optional import ALWAYS, Kinds
 from hookrow._core.rules import UNSTORABLE
 from hookrow._core.times import as_utc
 from hookrow._http import MAX_BODY, Request, RequestHead, Response
@@ -415,26 +415,6 @@ def check_secrets(provider: Provider, secrets: Sequence[object]) -> None:
         if not isinstance(each, str):
             line = f"{type(provider).__name__}(new_secret, old_secret)"
             reject_secret("A secret", each, line)
-
-
-def explain(parser: BodyParser, event: Event, recorded: Kinds) -> str | None:
-    """Return why an event is not recorded by a store that records these kinds; None if it is.
-
-    Also returns None if the provider does not explain why it does not support the event.
-    """
-    if any(type(each) in recorded for each in event.notifications):
-        return None
-    kinds_read, logged_type = {*map(type, event.notifications)}, event.unsupported.record_type
-    for name, (column, *_) in RECORDS.items():
-        kind = OPTIONAL_KINDS.get(column)
-        if kind is None or kind in recorded:
-            continue
-        if kind in kinds_read or RECORD_TYPES[kind] == logged_type:
-            return (
-                f"The mapping does not record this type: map the column {column!r}, or add "
-                f"{name!r} to `record`."
-            )
-    return parser.explain(event.body)
 
 
 def mask(event: Event, recorded: Kinds) -> tuple[Event, str | None]:
