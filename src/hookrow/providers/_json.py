@@ -51,7 +51,8 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     except ValueError:
         # Decoded as text, because the standard library would also accept UTF-16 and UTF-32.
         value = decode_text(body.decode())
-    return msgspec.convert(value, decoder.type)
+    converted: T = msgspec.convert(value, decoder.type)
+    return converted
 
 
 def is_too_deep(body: bytes) -> bool:
