@@ -76,7 +76,7 @@ PYTHON = re.compile(r"\b(None|True|False|Role|Schema)\b|\w=|\{'")
         ("secret = hunter2", "cannot be read"),
         ("tables = 5", "[tables]: Expected `object`, got `int`"),
         ("[tables]\nsubscribers = 'people'", "the role 'subscribers' has no table: set"),
-        ("[tables]\ndispatches = false", "set `subscriptions` to None, too (in TOML, false)."),
+        ("[tables]\ndispatches = false", "or turn off `subscriptions` in the same way."),
         ("[tables.subscribers]\ntabel = 'people'", "'tabel'. Did you mean 'table'?"),
         (f"{PEOPLE}columns = {{ emial = 'x' }}", "no column 'emial'. Did you mean 'email'?"),
         (f"{PEOPLE}fold = 'lowr'", "unknown fold 'lowr'. Did you mean 'lower'?"),

@@ -487,7 +487,7 @@ class Schema:
             if name in self.roles:
                 yield (
                     f"`{name}` needs `dispatches`, because a list is found by the dispatch: map "
-                    f"the dispatches, or set `{name}` to None, too (in TOML, false)."
+                    f"the dispatches, or turn off `{name}` in the same way."
                 )
 
     def _faults_of_messages(self, dispatches: Role) -> Iterator[str]:
