@@ -253,12 +253,49 @@ def test_migrations_beside_tables_of_the_host(host_url: str) -> None:
     """The log needs a migration; without it, migrations are not mentioned."""
     assert "migrations" not in {each.subject for each in found(host_url)}
     missing = found(host_url, LOGGED)[-1]
-    text = f"hookrow's tables are not created yet. Run {UPGRADE}."
+    text = (
+        f"hookrow's tables are not created yet. Run {UPGRADE}. If your own migrations create them, "
+        "run those."
+    )
     assert (missing.level, missing.text) == (Level.ERROR, text)
     with opened(host_url) as engine:
         upgrade(engine, LOGGED)
     text = "They are up to date (revision 0002)."
     assert about("migrations", host_url, LOGGED).text == text
+
+
+UNFIT = Schema(
+    subscribers=Role("people", {"email": "address", "suppressed_at": "muted_at"}),
+    dispatches=LOGGED.dispatches,
+    subscriptions=LOGGED.subscriptions,
+)
+"""A mapping with a column that the table lacks."""
+
+
+def test_tables_of_the_host_before_migrations(host_url: str) -> None:
+    """Faults of the host's tables are reported although hookrow's own do not exist yet."""
+    *_, migrations, tables = found(host_url, UNFIT)
+    assert (migrations.level, migrations.subject) == (Level.ERROR, "migrations")
+    assert (tables.level, tables.subject) == (Level.ERROR, "tables")
+    assert "'muted_at'" in tables.text
+    assert "hookrow_" not in tables.text
+
+
+def test_tables_of_the_host_after_migrations_of_the_host(host_url: str) -> None:
+    """Faults of the host's tables do not hide that its migrations created hookrow's own."""
+    with opened(host_url) as engine:
+        upgrade(engine, UNFIT)
+        with engine.begin() as connection:
+            connection.exec_driver_sql("DROP TABLE hookrow_migrations")
+    *_, migrations, tables = found(host_url, UNFIT)
+    assert migrations.text == "Your own migrations created hookrow's tables."
+    assert "'muted_at'" in tables.text
+    with opened(host_url) as engine, engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE hookrow_notifications DROP COLUMN trace_id")
+    *_, migrations, tables = found(host_url, UNFIT)
+    assert migrations.level is Level.OK
+    assert "'muted_at'" in tables.text
+    assert "The table 'hookrow_notifications' lacks trace_id. Run" in tables.text
 
 
 @pytest.mark.parametrize(

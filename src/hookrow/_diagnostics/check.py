@@ -36,12 +36,14 @@ from hookrow.stores._errors import (
     StoreError,
     Unavailable,
 )
+from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
+from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import Database
 from hookrow.stores.sql._dialects.base import Dialect
 from hookrow.stores.sql._statements.base import Statements
 from hookrow.stores.sql._transaction import SQLTransaction, begun
 from hookrow.stores.sql._urls import missing_file, open_database, refuse_memory
-from hookrow.stores.sql._verify import verify
+from hookrow.stores.sql._verify import own_tables, verify
 
 
 def check_database_url(url: str, schema: Schema, parsers: Parsers) -> Iterator[CheckResult]:
@@ -188,12 +190,14 @@ def check_database(
         yield CheckResult(Level.ERROR, "migrations", str(error))
         return
     yield CheckResult(Level.OK, "database", f"{database} responds.")
-    tables = list(check_tables(database, schema, tenants))
+    tables, mismatch = _examine_tables(database, schema, tenants)
     if needed := _migrations.needed(schema):
-        by_the_host = not current and tables[0].level is Level.OK
+        exist = tables[0].level is Level.OK or (mismatch and _has_own_tables(database, schema))
+        by_the_host = exist and not current
         revision = _OWN_MIGRATIONS if by_the_host else _check_revision(schema, current, needed)
         yield revision
         if revision.level is Level.ERROR:
+            yield from _check_tables_of_host(schema, mismatch)
             return
     yield from tables
 
@@ -203,20 +207,46 @@ _OWN_MIGRATIONS = CheckResult(
 )
 
 
+def _has_own_tables(database: Database, schema: Schema) -> bool:
+    """Return whether all of hookrow's own tables exist, whatever they lack."""
+    with limited_to(STATEMENT_TIMEOUT), database.reading() as connection:
+        catalogue = catalogue_of(connection, database.dialect)
+        return all(map(catalogue.columns, own_tables(schema)))
+
+
+def _check_tables_of_host(
+    schema: Schema, error: ConfigurationError | None
+) -> Iterator[CheckResult]:
+    """Yield the faults of the host's tables, although hookrow's own need a migration first."""
+    if isinstance(error, SchemaMismatch):
+        ours = own_tables(schema)
+        if faults := [each for each in error.faults if each.table not in ours]:
+            text = str(SchemaMismatch(*faults, correction=error.correction))
+            yield CheckResult(Level.ERROR, "tables", text)
+
+
 def check_tables(
     database: Database, schema: Schema, tenants: Mapping[str, Key] = MappingProxyType({})
-) -> Iterator[CheckResult]:
+) -> Sequence[CheckResult]:
     """Check that the tables and columns exist, with suitable types, and can be changed now."""
+    results, _ = _examine_tables(database, schema, tenants)
+    return results
+
+
+def _examine_tables(
+    database: Database, schema: Schema, tenants: Mapping[str, Key]
+) -> tuple[Sequence[CheckResult], ConfigurationError | None]:
+    """Return the results of `check_tables`, and the error with the faults, if there are any."""
     try:
         statements = verify(database, schema, tenants)
-    except (ConfigurationError, SchemaChanged, Rejected) as error:
-        yield CheckResult(Level.ERROR, "tables", str(error))
-        return
+    except ConfigurationError as error:
+        return [CheckResult(Level.ERROR, "tables", str(error))], error
+    except (SchemaChanged, Rejected) as error:
+        return [CheckResult(Level.ERROR, "tables", str(error))], None
     except StoreError as error:  # it says nothing about the tables, and may be temporary
-        yield _unavailable(error, database.dialect)
-        return
-    yield CheckResult(Level.OK, "tables", "All tables and columns exist.")
-    yield from _check_changes(database, statements)
+        return [_unavailable(error, database.dialect)], None
+    exist = CheckResult(Level.OK, "tables", "All tables and columns exist.")
+    return [exist, *_check_changes(database, statements)], None
 
 
 def _unavailable(error: StoreError, dialect: Dialect) -> CheckResult:
@@ -272,5 +302,8 @@ def _check_revision(schema: Schema, current: Sequence[str], needed: Sequence[str
         text = f"They are up to date ({_migrations.listed(needed)})."
         return CheckResult(Level.OK, "migrations", text)
     state = f"at {', '.join(current)}, not at {', '.join(needed)}" if current else "not created yet"
-    remedy = f"Run {UPGRADE}." if current or not schema.is_own else CREATE_OWN_TABLES
+    remedy = f"Run {UPGRADE}."
+    if not current:
+        by_the_host = f"{remedy} If your own migrations create them, run those."
+        remedy = CREATE_OWN_TABLES if schema.is_own else by_the_host
     return CheckResult(Level.ERROR, "migrations", f"hookrow's tables are {state}. {remedy}")

@@ -95,10 +95,11 @@ def _prepare_database(database: Database, settings: Settings) -> None:
         else:
             if is_new:
                 logger.warning(_NEW_FILE, location(database))
-    for result in _errors(database, settings):
-        if result.subject not in {"database", "changes"}:
-            raise ConfigurationError(result.text)
-        logger.warning(f"Nothing can be recorded yet; responses are 503. {result.text}")
+    errors = [*_errors(database, settings)]
+    if final := [each.text for each in errors if each.subject not in {"database", "changes"}]:
+        raise ConfigurationError("\n".join(final))
+    for each in errors:
+        logger.warning(f"Nothing can be recorded yet; responses are 503. {each.text}")
 
 
 def _errors(database: Database, settings: Settings) -> Iterator[CheckResult]:

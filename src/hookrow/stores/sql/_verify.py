@@ -102,6 +102,17 @@ def verify(
     return statements
 
 
+def own_tables(schema: Schema) -> Collection[str]:
+    """Return the names of the own tables of hookrow that migrations create for a schema.
+
+    A role with hookrow's name beside tables of the host is one that the host has not mapped.
+    """
+    names = {role.table for role in schema.roles.values()} if schema.is_own else set()
+    if schema.log is not None:
+        names |= {schema.log, schema.side_table(CHANGE_DATES_TABLE)}
+    return names
+
+
 def _merged(faults: Sequence[Fault], absent: Collection[str]) -> Sequence[Fault]:
     """Return the faults with one for all of hookrow's own tables that a single command creates.
 
