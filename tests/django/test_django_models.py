@@ -155,9 +155,14 @@ def test_tenants_without_a_column() -> None:
         receiver()
 
 
-def of(model: Any, **arguments: Any) -> Role:  # noqa: ANN401 - of any type
+def role_of(model: Any, **arguments: Any) -> Role:  # noqa: ANN401 - of any type
     """Call `Role.of` as type checkers would not allow."""
     return Role.of(model, **arguments)
+
+
+def of(model: Any, **arguments: Any) -> Schema:  # noqa: ANN401 - of any type
+    """Map the subscribers to a model, because only a schema raises the faults of attributes."""
+    return Schema(subscribers=role_of(model, **arguments))
 
 
 class Dated(models.Model):
@@ -204,8 +209,14 @@ MISTAKES = [
         lambda: of(Person, tenant=Dated.deleted_at),
         "an attribute of the abstract class Dated",
     ),
-    (lambda: of(Person, email=Reader.email), "not an attribute of Person, but InstrumentedAttrib"),
-    (lambda: of(Reader, email=Person.address), "not an attribute of Reader, but DeferredAttribute"),
+    (
+        lambda: of(Person, email=Reader.email),
+        "not an attribute of Person, but InstrumentedAttrib",
+    ),
+    (
+        lambda: of(Reader, email=Person.address),
+        "not an attribute of Reader, but DeferredAttribute",
+    ),
     (
         lambda: of(Person, email="adress"),
         "'adress', which Person does not have. Did you mean 'ad",
@@ -215,7 +226,7 @@ MISTAKES = [
         "'mail__group', which Send does not have. All fields of a role belong to one model: to f",
     ),
     (
-        lambda: Schema(subscriptions=of(Membership)),
+        lambda: Schema(subscriptions=role_of(Membership)),
         "The role 'subscriptions' needs list_id and subscriber_id, and Membership has no attri",
     ),
 ]

@@ -138,6 +138,18 @@ class Send(Base):
     clicked_at: Mapped[datetime | None]
 
 
+class Open(Base):
+    """A model of dispatches that lacks columns."""
+
+    __tablename__ = "opens"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    code: Mapped[str]
+    subscriber_id: Mapped[int] = mapped_column(ForeignKey("crm.people.uid"))
+    person: Mapped[Person] = relationship()
+    opened_at: Mapped[datetime | None]
+
+
 class Membership(Base):
     """A model with a composite key."""
 
@@ -317,10 +329,19 @@ def test_type_checkers_know_the_keywords_and_accept_the_attributes_of_every_libr
 
 
 MISTAKES = [
-    (lambda: of(Suppressible), "the class of a model, which has a table, not the class Suppressi"),
-    (lambda: of(int), "which has a table, not the class int: write Role.of(Person, email=Person.a"),
+    (
+        lambda: of(Suppressible),
+        "the class of a model, which has a table, not the class Suppressi",
+    ),
+    (
+        lambda: of(int),
+        "which has a table, not the class int: write Role.of(Person, email=Person.a",
+    ),
     (lambda: of(Base), "which has a table, not the class Base"),
-    (lambda: of(Entity), "Role.of(Entity): the class is abstract: map a class that inherits from"),
+    (
+        lambda: of(Entity),
+        "Role.of(Entity): the class is abstract: map a class that inherits from",
+    ),
     (
         lambda: of(Form),
         "Role.of(Form): the class has no table: write class Form(SQLModel, table=Tru",
@@ -330,10 +351,16 @@ MISTAKES = [
         "Role.of(Later): the class is not mapped yet: with DeferredReflection, cal",
     ),
     (lambda: of(Queried), "Role.of(Queried): the class is mapped to a query, not to a table"),
-    (lambda: of(Contact(address="a@x")), "class of a model, not Contact: write Role.of(Contact)."),
+    (
+        lambda: of(Contact(address="a@x")),
+        "class of a model, not Contact: write Role.of(Contact).",
+    ),
     (lambda: of(Person.__table__), 'class of a model, not Table: write Role("crm.people").'),
     (lambda: of("people"), 'class of a model, not str: write Role("people").'),
-    (lambda: of(aliased(Author)), "class of a model, not AliasedClass: write Role.of(Person, em"),
+    (
+        lambda: of(aliased(Author)),
+        "class of a model, not AliasedClass: write Role.of(Person, em",
+    ),
     (lambda: of(None), "The argument of Role.of() must be the class of a model, not None"),
     (
         lambda: of(Employee, email=Employee.address),
@@ -363,14 +390,26 @@ MISTAKES = [
             "write email=Person.<attribute>."
         ),
     ),
-    (lambda: of(Person, email=Person.domain), "is Person.domain, which is a hybrid property, not"),
-    (lambda: of(Person, email=Person.mail), "is Person.mail, which is a synonym or a composite"),
-    (lambda: of(Person, email=Person.point), "is Person.point, which is a synonym or a composite"),
+    (
+        lambda: of(Person, email=Person.domain),
+        "is Person.domain, which is a hybrid property, not",
+    ),
+    (
+        lambda: of(Person, email=Person.mail),
+        "is Person.mail, which is a synonym or a composite",
+    ),
+    (
+        lambda: of(Person, email=Person.point),
+        "is Person.point, which is a synonym or a composite",
+    ),
     (
         lambda: of(Send, subscriber_id=Send.person),
         "is Send.person, which is a relationship, not a column: write subscriber_id=Send.person_",
     ),
-    (lambda: of(Letter, email=Letter.sender), "not an attribute of Letter, but ColumnAssociation"),
+    (
+        lambda: of(Letter, email=Letter.sender),
+        "not an attribute of Letter, but ColumnAssociation",
+    ),
     (
         lambda: of(Person, id=Send.id, email=Contact.address),
         "`id` of Role.of(Person) is Send.id, an attribute of another class: write id=Person.<attr",
@@ -379,8 +418,14 @@ MISTAKES = [
         lambda: of(Person, email=Contact.address),
         "is Contact.address, an attribute of another class: write email=Person.address.",
     ),
-    (lambda: of(Person, email=Customer.discount), "is Customer.discount, an attribute of another"),
-    (lambda: of(Author, email=aliased(Author).address), "is aliased(Author).address, an attribute"),
+    (
+        lambda: of(Person, email=Customer.discount),
+        "is Customer.discount, an attribute of another",
+    ),
+    (
+        lambda: of(Author, email=aliased(Author).address),
+        "is aliased(Author).address, an attribute",
+    ),
     (
         lambda: of(Person, suppressed_at=Suppressible.suppressed_at),
         (
@@ -411,15 +456,21 @@ MISTAKES = [
         lambda: of(Person, where={None: 5}),
         "`where` of Role.of(Person) is not an attribute of Person",
     ),
-    (lambda: of(Person, where="deleted_at"), "`where` of Role.of(Person) must be a dict, not str"),
+    (
+        lambda: of(Person, where="deleted_at"),
+        "`where` of Role.of(Person) must be a dict, not str",
+    ),
     (
         lambda: of(Person, email="address"),
         "is 'address', an attribute whose column is 'adr': write email=Person.address.",
     ),
     (lambda: of(Person, touch="updeted"), "`touch` of Role.of(Person) is 'updeted', which Person"),
-    (lambda: of(Person, tenant="teem_id"), "which Person does not have. Did you mean 'team_id'?"),
     (
-        lambda: Schema(dispatches=of(Send)),
+        lambda: of(Person, tenant="teem_id"),
+        "which Person does not have. Did you mean 'team_id'?",
+    ),
+    (
+        lambda: Schema(dispatches=role_of(Send)),
         (
             "The role 'dispatches' needs provider_message_id and subscriber_id, and Send has no "
             "attributes with these names: write Role.of(Send, provider_message_id=Send.message_id, "
@@ -428,7 +479,23 @@ MISTAKES = [
         ),
     ),
     (
-        lambda: Schema(subscribers=of(Membership)),
+        lambda: Schema(dispatches=role_of(Open, provider_message_id=Open.code)),
+        (
+            "The role 'dispatches' needs delivered_at, and Open has no attribute with this name, "
+            "nor any other one that is not mapped yet: add delivered_at to it."
+        ),
+    ),
+    (
+        lambda: Schema(dispatches=role_of(Open)),
+        (
+            "needs provider_message_id and delivered_at, and Open has no attributes with these "
+            "names: write Role.of(Open, provider_message_id=Open.<attribute>, "
+            "delivered_at=Open.<attribute>, ...). Its other attribute is code. If none of them is "
+            "meant, add provider_message_id and delivered_at to it."
+        ),
+    ),
+    (
+        lambda: Schema(subscribers=role_of(Membership)),
         (
             "needs id, email and suppressed_at, and Membership has no attributes with these names: "
             "write Role.of(Membership, id=Membership.<attribute>, email=Membership.<attribute>, "
@@ -437,16 +504,21 @@ MISTAKES = [
     ),
     (lambda: Role(Person, tenant=Person.team_id), "write Role.of(Person, tenant=Person.team_id)."),  # type: ignore[arg-type]
     (
-        lambda: Schema(subscribers=of(Person, email=None)),
+        lambda: Schema(subscribers=role_of(Person, email=None)),
         "The role 'subscribers' needs the column 'email': map it.",
     ),
     (lambda: Role(Person), "name of a table, not the class Person: write Role.of(Person)."),  # type: ignore[arg-type]
 ]
 
 
-def of(model: Any, **arguments: Any) -> Role:  # noqa: ANN401 - of any type
+def role_of(model: Any, **arguments: Any) -> Role:  # noqa: ANN401 - of any type
     """Call `Role.of` as type checkers would not allow."""
     return Role.of(model, **arguments)
+
+
+def of(model: Any, **arguments: Any) -> Schema:  # noqa: ANN401 - of any type
+    """Map the subscribers to a model, because only a schema raises the faults of attributes."""
+    return Schema(subscribers=role_of(model, **arguments))
 
 
 @pytest.mark.parametrize(("call", "expected"), MISTAKES)
@@ -516,3 +588,18 @@ class TestSQLModel(StoreContract):
             session.commit()
             assert row.id is not None
             return row.id
+
+
+def test_the_mistakes_of_all_roles_are_in_one_error() -> None:
+    """A schema raises them, together with the columns that its models lack."""
+    with pytest.raises(ConfigurationError) as caught:
+        Schema(
+            subscribers=role_of(Person, email=Person.mail, where={Send.id: 1}),
+            dispatches=role_of(Open, provider_message_id=Open.code, subscriber_id=Open.person),
+        )
+    assert [each.text.partition(", ")[0] for each in caught.value.faults] == [
+        "`email` of Role.of(Person) is Person.mail",
+        "`where` of Role.of(Person) is Send.id",
+        "`subscriber_id` of Role.of(Open) is Open.person",
+        "The role 'dispatches' needs delivered_at",
+    ]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -129,7 +130,7 @@ def _faults_of_names(argument: str, names: object, example: str) -> Iterator[str
             yield rejection(key, "the name of a column", name, example)
 
 
-def _refuse(faults: Iterable[str]) -> None:
+def _refuse(faults: Iterable[Fault | str]) -> None:
     """Raise `ConfigurationError` with all faults, if there are any."""
     if found := [*faults]:
         raise ConfigurationError(*found)
@@ -241,27 +242,27 @@ class Role:
         database know only the names of tables and columns, so no mapper needs to be configured.
 
         Raises `ConfigurationError` for a class that is no model or whose columns are in several
-        tables, for an attribute that has no column or belongs to another class, and for a class
-        with a table of its base unless `where` names the column that distinguishes its rows.
-        `Schema` raises it if the model lacks required columns.
+        tables, and for a class with a table of its base unless `where` names the column that
+        distinguishes its rows. `Schema` raises it with all faults of its roles: for each attribute
+        that has no column or belongs to another class, and for required columns that the model
+        lacks.
         """
         read = read_model(model)
         hidden = {} if where is None else where
         if not isinstance(hidden, Mapping):
             example = f"where={{{read.name}.deleted_at: None}}"
             reject(f"`where` of Role.of({read.name})", "a dict", hidden, example)
-        faults = list[Fault]()
+        mistakes = defaultdict[str, list[Fault]](list)
         named: dict[str, str | None] = {}
         for name, given in {**columns, "tenant": tenant, TOUCH: touch}.items():
             named[name] = None
-            with collected(faults):
-                named[name] = None if given is None else _column_of(read, name, given)
+            if given is not None:
+                with collected(mistakes[name]):
+                    named[name] = _column_of(read, name, given)
         conditions: dict[str, Scalar] = {}
         for given, value in hidden.items():
-            with collected(faults):
+            with collected(mistakes["where"]):
                 conditions[_column_of(read, "where", given)] = value
-        if faults:
-            raise ConfigurationError(*faults)
         role = ModelRole(
             read.table,
             where=conditions,
@@ -271,8 +272,10 @@ class Role:
             touch=named.pop(TOUCH),
             columns=named,
             model=read,
+            mistakes={name: faults for name, faults in mistakes.items() if faults},
         )
-        read.check_where(role.where)
+        if "where" not in role.mistakes:
+            read.check_where(role.where)
         return role
 
     def column(self, name: str) -> str | None:
@@ -294,9 +297,14 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class ModelRole(Role):
-    """The role of a model: a column that is not mapped is that of the attribute with its name."""
+    """The role of a model: a column that is not mapped is that of the attribute with its name.
+
+    `mistakes` are the faults of arguments without a column, by their names. `Schema` raises them,
+    so that one error has those of all its roles.
+    """
 
     model: Model = field(kw_only=True, repr=False)
+    mistakes: Mapping[str, Sequence[Fault]] = field(kw_only=True, repr=False)
 
     @property
     def line_with_tenant(self) -> str:
@@ -354,7 +362,7 @@ class Schema:
         if self.reasons is not None:
             object.__setattr__(self, "reasons", _plain(self.reasons))
 
-    def _faults(self) -> Iterator[str]:
+    def _faults(self) -> Iterator[Fault | str]:
         """Yield all faults of a schema whose parts have the right types."""
         if self.log == "":
             yield "The log needs a table: set its name, or disable the log."
@@ -553,7 +561,7 @@ def _faults_of_types(schema: Schema) -> Iterator[str]:
         yield rejection("reasons", "a dict", schema.reasons, 'reasons={"HardBounce": "bounced"}')
 
 
-def _faults_of_role(schema: Schema, name: str, role: Role) -> Iterator[str]:
+def _faults_of_role(schema: Schema, name: str, role: Role) -> Iterator[Fault | str]:
     known = (*REQUIRED[name], *OPTIONAL[name])
     if not role.table:
         yield f"The role {name!r} needs a table: set its name."
@@ -564,11 +572,12 @@ def _faults_of_role(schema: Schema, name: str, role: Role) -> Iterator[str]:
             hint = f" Did you mean {near!r}?" if near else ""
             free = [each for each in free if each != near]
             yield f"The role {name!r} has no column {column!r}.{hint}"
-    missing: Collection[str] = ()
-    if isinstance(role, ModelRole) and (missing := _missing(name, role)):
-        yield _fault_of_model(schema, name, role, missing)
+    reported: Collection[str] = ()
+    if isinstance(role, ModelRole):
+        yield from _faults_of_attributes(schema, name, role)
+        reported = [*role.mistakes, *_missing(name, role)]
     for column in known:
-        if column in missing:
+        if column in reported:
             continue
         column_name = role.column(column)
         if not column_name and (column in REQUIRED[name] or column_name is not None):
@@ -580,6 +589,14 @@ def _faults_of_role(schema: Schema, name: str, role: Role) -> Iterator[str]:
         )
     elif role.fold != "ascii" and name != "subscribers":
         yield f"The role {name!r} has no email: omit `fold`."
+
+
+def _faults_of_attributes(schema: Schema, name: str, role: ModelRole) -> Iterator[Fault | str]:
+    """Yield the arguments that name no column of the model, and the columns that it lacks."""
+    for faults in role.mistakes.values():
+        yield from faults
+    if missing := _missing(name, role):
+        yield _fault_of_model(schema, name, role, missing)
 
 
 def _missing(name: str, role: ModelRole) -> Sequence[str]:
@@ -595,19 +612,23 @@ def _fault_of_model(schema: Schema, name: str, role: ModelRole, missing: Sequenc
     from hookrow._core.corrections import Table, find  # noqa: PLC0415
 
     model = role.model.name
-    used = {role.column(each) for each in REQUIRED[name]}
+    used = {*role.columns.values(), *map(role.column, REQUIRED[name])}
     others = [each for each, column in role.model.columns.items() if column not in used]
+    these = "attribute with this name" if len(missing) == 1 else "attributes with these names"
+    fault = f"The role {name!r} needs {_listed(missing)}, and {model} has no {these}"
+    if not others:
+        return f"{fault}, nor any other one that is not mapped yet: add {_listed(missing)} to it."
     # The types of attributes are not known.
     found = find(schema, name, missing, Table(model, others, others, lambda *_: True))
     line = ", ".join(f"{each}={model}.{found.get(each, UNKNOWN_ATTRIBUTE)}" for each in missing)
-    return (
-        f"The role {name!r} needs {_listed(missing)}, and {model} has no attributes with these "
-        f"names: write Role.of({model}, {line}, ...). Its other attributes are {_listed(others)}."
-    )
+    rest = "attribute is" if len(others) == 1 else "attributes are"
+    fault += f": write Role.of({model}, {line}, ...). Its other {rest} {_listed(others)}."
+    unknown = [each for each in missing if each not in found]
+    return f"{fault} If none of them is meant, add {_listed(unknown)} to it." if unknown else fault
 
 
 def _listed(names: Sequence[str]) -> str:
-    *others, last = names or ["none"]
+    *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
 
 
