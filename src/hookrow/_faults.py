@@ -91,7 +91,7 @@ def host_line(error: BaseException) -> str:
 
 def _host_line(error: BaseException) -> str:
     frames = [(frame, line) for frame, line in _frames(error) if not _calls_hosts(frame)]
-    of_host = [each for each in frames if not _is_installed(each[0])]
+    of_host = [each for each in frames if not _is_installed(each[0]) and not _is_generated(each[0])]
     if frames and not of_host:
         host = _package(frames[0][0])
         of_host = [each for each in frames if _package(each[0]) == host]
@@ -104,6 +104,11 @@ def _place(frame: FrameType, line: int) -> str:
 
 def _is_installed(frame: FrameType) -> bool:
     return not INSTALLED.isdisjoint(PurePath(frame.f_code.co_filename).parts)
+
+
+def _is_generated(frame: FrameType) -> bool:
+    """Return whether a frame has no file, such as that of a function that a library generates."""
+    return frame.f_code.co_filename.startswith("<")
 
 
 def _calls_hosts(frame: FrameType) -> bool:

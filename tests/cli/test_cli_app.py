@@ -228,6 +228,16 @@ def test_mistake(command: Command, write: Write, app: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_faults_of_a_mapping(command: Command, write: Write) -> None:
+    """Each fault of an application's mapping is on its own line, and none is left out."""
+    names = ", ".join(f"'column_{number}': 'x'" for number in range(20))
+    write("faulty", f"from hookrow import Role, Schema\nSchema(subscribers=Role('x', {{{names}}}))")
+    first, *others = command.call("--app", "shop.faulty:x", "log").stderr.splitlines()
+    place = f"ConfigurationError in {command.folder}/shop/faulty.py:2"
+    assert first == f"Error: The app shop.faulty:x cannot be loaded: {place}: {len(others)} faults:"
+    assert "- The role 'subscribers' has no column 'column_19'." in others
+
+
 HAS_BOTH = (
     "already has a database and a mapping: omit --database-url, and database_url and [tables]"
 )

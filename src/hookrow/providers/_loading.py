@@ -40,9 +40,15 @@ def load_object(reference: str) -> object:
 
 @contextmanager
 def loading(what: str) -> Iterator[None]:
-    """Raise `ConfigurationError`, which begins with `what`, for an exception in the block."""
+    """Raise `ConfigurationError`, which begins with `what`, for an exception in the block.
+
+    All faults of hookrow's own errors remain, in lines of their own.
+    """
     try:
         yield
+    except ConfigurationError as error:
+        place = f"{what} cannot be loaded: {type_name(error)}{_place(error)}"
+        raise ConfigurationError(*error.faults, place=place, correction=error.correction) from error
     except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())[:LONGEST_ERROR]
         raise ConfigurationError(
