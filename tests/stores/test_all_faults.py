@@ -14,6 +14,7 @@ from copying import replace
 from databases import kind_of
 from engines import opened, run
 from hookrow import Fault, Role, Schema, SchemaMismatch, Suppressed
+from hookrow._core.schema import SUPPRESSION
 from hookrow._receiver.recorder import record
 from hookrow.stores import Unavailable
 from hookrow.stores._errors import CREATE_OWN_TABLES
@@ -267,6 +268,75 @@ def test_faults_of_all_stages(empty_database_url: str) -> None:
     for text in expected:
         assert any(each.startswith(text) for each in found), found
     assert len(found) == len(expected)
+
+
+DISPATCHES = Role(
+    "sends",
+    {
+        "provider_message_id": "postmark_id",
+        "subscriber_id": "person_id",
+        **dict.fromkeys(SUPPRESSION),
+    },
+)
+
+
+class Reader(Base):
+    """A model of the columns that its table has, which are unsuitable."""
+
+    __tablename__ = "readers"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    email: Mapped[str]
+    muted: Mapped[datetime] = mapped_column("suppressed_at")
+    suppression_reason: Mapped[str]
+
+
+def test_unsuitable_columns_of_a_model(empty_database_url: str) -> None:
+    """The model declares them, so it is changed first."""
+    url = empty_database_url
+    create_ordinary(url)
+    timestamp = kind_of(url).types["timestamp"]
+    columns = f"suppressed_at {timestamp} NOT NULL, suppression_reason varchar(99) NOT NULL"
+    run(url, f"CREATE TABLE readers (id integer PRIMARY KEY, email varchar(99), {columns})")
+    readers = Role.of(Reader, suppressed_at=Reader.muted)
+    schema = replace(ORDINARY, subscribers=readers, dispatches=DISPATCHES)
+    assert [(each.column, each.remedy) for each in mismatch(url, schema).faults] == [
+        ("suppressed_at", "To change the column, change Reader.muted, and run your migrations."),
+        (
+            "suppression_reason",
+            "To change the column, change Reader.suppression_reason, and run your migrations.",
+        ),
+    ]
+
+
+def test_a_role_that_is_not_mapped(empty_database_url: str) -> None:
+    """No command creates a table of hookrow's beside those of the host."""
+    create_ordinary(empty_database_url)
+    schema = Schema(subscribers=Role("people"), dispatches=Role("sends"), log=None)
+    [fault] = [
+        each
+        for each in mismatch(empty_database_url, schema).faults
+        if each.table == "hookrow_subscriptions"
+    ]
+    assert fault.text == "The database has no table 'hookrow_subscriptions' for the subscriptions."
+    assert fault.remedy == (
+        "The mapping does not name it: map your table of subscriptions, or write "
+        "subscriptions=None if you have none."
+    )
+    schema = replace(schema, dispatches=Schema().dispatches, subscriptions=None)
+    [fault] = [
+        each
+        for each in mismatch(empty_database_url, schema).faults
+        if each.table == "hookrow_dispatches"
+    ]
+    assert "map your table of dispatches, or write dispatches=None if you have" in fault.remedy
+    schema = replace(ORDINARY, subscribers=Schema().subscribers)
+    [fault] = [
+        each
+        for each in mismatch(empty_database_url, schema).faults
+        if each.table == "hookrow_subscribers"
+    ]
+    assert fault.remedy == "The mapping does not name it: map your table of subscribers."
 
 
 def test_no_tables_of_hookrow(empty_database_url: str) -> None:

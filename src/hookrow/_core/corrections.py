@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 from hookrow._core.notation import ModelNotation, Notation
 from hookrow._core.optional import RECORDS
 from hookrow._core.schema import (
+    MAY_BE_NONE,
     OPTIONAL,
     REQUIRED,
     TOUCH,
@@ -183,6 +184,28 @@ def correction_of(notation: Notation, schema: Schema, tables: Mapping[str, Colle
     unknown = [repr(each) for each in (YOUR_NAME, UNKNOWN_ATTRIBUTE) if each in lines]
     yours = f", with your names in place of {' and '.join(unknown)}" if unknown else ""
     return f"To correct the mapping, write {notation.place}{yours}:\n\n{lines}"
+
+
+def map_role(schema: Schema, name: str) -> str:
+    """Return the remedy for a role with hookrow's table if the others have tables of the host.
+
+    No command creates that table beside them.
+    """
+    remedy = f"The mapping does not name it: map your table of {name}"
+    if name in MAY_BE_NONE:
+        remedy += f", or write {schema.form.option(name, None)} if you have none"
+    return f"{remedy}."
+
+
+def change_model(schema: Schema, fault: Fault) -> str:
+    """Return the remedy for an unsuitable column that a model declares, or an empty string."""
+    for role in schema.roles.values():
+        if isinstance(role, ModelRole) and role.table == fault.table:
+            for attribute, column in role.model.columns.items():
+                if column == fault.column:
+                    declared = f"{role.model.name}.{attribute}"
+                    return f"To change the column, change {declared}, and run your migrations."
+    return ""
 
 
 def notation_of(role: Role, notation: Notation) -> Notation | ModelNotation:

@@ -66,7 +66,9 @@ OPTIONAL: Mapping[str, Sequence[str]] = {
 }
 """The columns that the table of each role may lack."""
 
-_MAY_BE_NONE = {"dispatches", "subscriptions", "messages"}
+MAY_BE_NONE = {"dispatches", "subscriptions", "messages"}
+"""The roles that a host may lack."""
+
 _SENT_AT_BY_TABLE = {OWN_DISPATCHES: "created_at"}
 """The default column for `sent_at`, by table: only hookrow's own table has one."""
 
@@ -546,7 +548,7 @@ def _column_of(model: Model, argument: str, given: object) -> str:
 def _faults_of_types(schema: Schema) -> Iterator[str]:
     for name in REQUIRED:
         given = getattr(schema, name)
-        if not isinstance(given, Role) and (given is not None or name not in _MAY_BE_NONE):
+        if not isinstance(given, Role) and (given is not None or name not in MAY_BE_NONE):
             line = f"{name}={_role_for(given)}"
             yield rejection(f"The role {name!r}", "a Role", given, line)
     if not isinstance(schema.log, str | None):

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hookrow._arguments import collected
-from hookrow._core.corrections import Table, correct, correction_of
+from hookrow._core.corrections import Table, change_model, correct, correction_of, map_role
 from hookrow._core.notation import Notation
 from hookrow._core.notification import EventTime, Key, Suppressible
 from hookrow._core.schema import OWN_ROLES, TOUCH, WRITTEN, ModelRole, Role, Schema, nearest_name
@@ -255,7 +255,8 @@ def _faults_of_columns(
     hints = {each.name: each.hint for each in own_tables}
     for fault in first_of_each(found):
         if usable.has(fault.table, fault.column):
-            yield replace(fault, remedy=hints.get(fault.table, ""))
+            remedy = hints.get(fault.table) or change_model(schema, fault)
+            yield replace(fault, remedy=remedy)
 
 
 def _compile(catalogue: Catalogue, statements: Statements) -> Iterator[Fault]:
@@ -484,8 +485,11 @@ def _missing_table(
     used = {role.table for role in schema.roles.values()}
     others = [each for each in catalogue.tables() if each not in used]
     elsewhere = [each for each in others if each.rpartition(".")[2] == bare]
-    if not elsewhere and table in {role.table for role in OWN_ROLES.values()}:
-        return Fault(text, table, remedy=CREATE_OWN_TABLES), None
+    own = {role.table for role in OWN_ROLES.values()}
+    if not elsewhere and table in own:
+        if used <= own:
+            return Fault(text, table, remedy=CREATE_OWN_TABLES), None
+        return Fault(text, table, remedy=map_role(schema, name)), None
     if not elsewhere and table == _LOG.name:
         return Fault(text, table), None  # no other table of hookrow's is meant
     near = elsewhere[0] if elsewhere else nearest_name(table, others)
