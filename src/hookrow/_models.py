@@ -15,6 +15,7 @@ from inspect import isclass
 from typing import Any, NoReturn
 
 from hookrow._arguments import kind_of, reject
+from hookrow._fault import Fault
 from hookrow.errors import ConfigurationError
 
 _ARGUMENT = "The argument of Role.of()"
@@ -58,13 +59,14 @@ class Model(ABC):
 
     def refuse(self, argument: str, mistake: str, attribute: str | None = None) -> NoReturn:
         """Raise `ConfigurationError` for an argument, with the line to write."""
-        known = attribute if attribute in self.columns else UNKNOWN_ATTRIBUTE
+        known = UNKNOWN_ATTRIBUTE
+        if attribute is not None and attribute in self.columns:
+            known = attribute
         line = f"{argument}={self.name}.{known}"
         if argument == "where":
             line = f"where={{{self.name}.{known}: ...}}"
-        raise ConfigurationError(
-            f"`{argument}` of Role.of({self.name}) is {mistake}: write {line}."
-        )
+        text = f"`{argument}` of Role.of({self.name}) is {mistake}: write {line}."
+        raise ConfigurationError(Fault(text, self.table, self.columns.get(known, "")))
 
     @abstractmethod
     def check_where(self, where: Mapping[str, Any]) -> None:

@@ -145,7 +145,7 @@ class Open(Base):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     code: Mapped[str]
-    subscriber_id: Mapped[int] = mapped_column(ForeignKey("crm.people.uid"))
+    person_id: Mapped[int] = mapped_column(ForeignKey("crm.people.uid"))
     person: Mapped[Person] = relationship()
     opened_at: Mapped[datetime | None]
 
@@ -479,14 +479,16 @@ MISTAKES = [
         ),
     ),
     (
-        lambda: Schema(dispatches=role_of(Open, provider_message_id=Open.code)),
+        lambda: Schema(
+            dispatches=role_of(Open, provider_message_id=Open.code, subscriber_id=Open.person_id)
+        ),
         (
             "The role 'dispatches' needs delivered_at, and Open has no attribute with this name, "
             "nor any other one that is not mapped yet: add delivered_at to it."
         ),
     ),
     (
-        lambda: Schema(dispatches=role_of(Open)),
+        lambda: Schema(dispatches=role_of(Open, subscriber_id=Open.person_id)),
         (
             "needs provider_message_id and delivered_at, and Open has no attributes with these "
             "names: write Role.of(Open, provider_message_id=Open.<attribute>, "
@@ -595,11 +597,12 @@ def test_the_mistakes_of_all_roles_are_in_one_error() -> None:
     with pytest.raises(ConfigurationError) as caught:
         Schema(
             subscribers=role_of(Person, email=Person.mail, where={Send.id: 1}),
-            dispatches=role_of(Open, provider_message_id=Open.code, subscriber_id=Open.person),
+            dispatches=role_of(Open, subscriber_id=Open.person),
         )
     assert [each.text.partition(", ")[0] for each in caught.value.faults] == [
         "`email` of Role.of(Person) is Person.mail",
         "`where` of Role.of(Person) is Send.id",
         "`subscriber_id` of Role.of(Open) is Open.person",
-        "The role 'dispatches' needs delivered_at",
+        "The role 'dispatches' needs provider_message_id and delivered_at",
     ]
+    assert "Its other attribute is code." in caught.value.faults[-1].text

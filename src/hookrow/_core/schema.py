@@ -614,7 +614,8 @@ def _fault_of_model(schema: Schema, name: str, role: ModelRole, missing: Sequenc
     from hookrow._core.corrections import Table, find  # noqa: PLC0415
 
     model = role.model.name
-    used = {*role.columns.values(), *map(role.column, REQUIRED[name])}
+    proposed = (fault.column for faults in role.mistakes.values() for fault in faults)
+    used = {*role.columns.values(), *map(role.column, REQUIRED[name]), *proposed}
     others = [each for each, column in role.model.columns.items() if column not in used]
     these = "attribute with this name" if len(missing) == 1 else "attributes with these names"
     fault = f"The role {name!r} needs {_listed(missing)}, and {model} has no {these}"
