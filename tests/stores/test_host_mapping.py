@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping
 from contextlib import closing
+from datetime import datetime
 
 import pytest
 
@@ -102,6 +103,17 @@ class Reading(InMemory):
         return dict(zip(("delivered_at", "opened_at"), map(utc, times), strict=True))
 
 
+class Truncating(InMemory):
+    """The same contract on times without fractions of a second, as in MariaDB's DATETIME."""
+
+    def read(self, role: str, key: Key | tuple[Key, Key], /) -> Mapping[str, object] | None:
+        row = super().read(role, key) or {}
+        return {
+            name: value.replace(microsecond=0) if isinstance(value, datetime) else value
+            for name, value in row.items()
+        }
+
+
 def _failures(
     mistaken: Mapping[str, Key],
     *,
@@ -164,6 +176,15 @@ def test_tenants() -> None:
     schema = replace(SCHEMA, subscribers=Role("people", tenant="team"))
     assert _failures({}, kind=OfATenant, schema=schema) == []
     assert _failures({"team": "another"}, kind=OfATenant, schema=schema)
+
+
+def test_times_without_fractions_of_a_second() -> None:
+    """The message names the type to declare."""
+    failures = _failures({}, kind=Truncating)
+    assert failures
+    assert all(
+        each.endswith("On MariaDB and MySQL, declare it as DATETIME(6).") for each in failures
+    )
 
 
 def test_swapped_columns() -> None:

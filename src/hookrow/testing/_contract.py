@@ -239,8 +239,17 @@ class StoreContract:
             expected = {**state, **as_state(changes.get(row, {}), state)}
             for column in state:
                 subject = f"After {event}, {column} of the row {row[1]!r} in {row[0].value}"
-                assert_equal(subject, states[row][column], expected[column])
+                found, wanted = states[row][column], expected[column]
+                hint = _WITHOUT_FRACTION if _lacks_fraction(found, wanted) else ""
+                assert_equal(subject, found, wanted, hint)
         self._expected = states
+
+
+def _lacks_fraction(found: object, expected: object) -> bool:
+    """Return whether a time lacks only the fraction of a second that is expected."""
+    if not isinstance(found, datetime) or not isinstance(expected, datetime):
+        return False
+    return found != expected and found == expected.replace(microsecond=0)
 
 
 def assert_equal(subject: str, actual: object, expected: object, hint: str = "") -> None:
@@ -249,6 +258,11 @@ def assert_equal(subject: str, actual: object, expected: object, hint: str = "")
     if actual != expected:
         raise AssertionError(f"{subject} is {actual!r}; expected {expected!r}.{hint}")
 
+
+_WITHOUT_FRACTION = (
+    " The column stores no fractions of a second, so hookrow may apply two events of the same "
+    "second in the wrong order. On MariaDB and MySQL, declare it as DATETIME(6)."
+)
 
 _HINTS = {
     Refusal.SUBSCRIBER_NOT_FOUND.text: (
