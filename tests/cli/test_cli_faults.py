@@ -93,6 +93,18 @@ def test_app(shop: Command) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_server_without_tables_of_hookrow(command: Command, empty_postgres_url: str) -> None:
+    """`serve` names the missing log, which it creates only in a file, and the host's faults."""
+    create_ordinary(empty_postgres_url)
+    head = HEAD.format(secret=SECRET).replace("log = false\n", "")
+    head = head.replace("sqlite:///shop.db", empty_postgres_url)
+    (command.folder / "hookrow.toml").write_text(head + FIRST)
+    done = command.call("serve")
+    assert done.returncode == 1
+    assert "hookrow's tables are not created yet. Run `hookrow db upgrade`" in done.stderr
+    assert "\n8 faults:\n- The table 'people' has no column 'email'." in done.stderr
+
+
 def test_faults_of_the_file(shop: Command) -> None:
     """Names that do not exist and values of a wrong type are listed together."""
     (shop.folder / "hookrow.toml").write_text(
