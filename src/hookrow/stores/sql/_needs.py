@@ -222,8 +222,12 @@ def _reason_mistake(
 ) -> str:
     """Return the sentence for some of the `reason_values` of a column."""
     text = f"is of the type {column.type_name}, which cannot hold"
-    obstacle = obstacle or Obstacle(text, "change its type")
     known = schema.known_values.values()
+    remedy = "change its type"
+    longest = max(len(each) for each in [*known, ""] if isinstance(each, str))
+    if column.length is not None and column.length < longest:
+        remedy = f"change its type to a text of {longest} characters or more"
+    obstacle = obstacle or Obstacle(text, remedy)
     more = ", and others" if len(values) > MOST_NAMED else ""
     values = values[:MOST_NAMED]
     remedies = [obstacle.remedy]
