@@ -13,7 +13,7 @@ from django.test import override_settings
 from django.test.utils import isolate_apps
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-import django_host  # noqa: F401 - configures Django, before models are imported
+import django_host
 from copying import replace
 from crm.mapping import SCHEMA
 from crm.models import Guest, Mail, Membership, Parcel, Patron, Person, Send
@@ -65,7 +65,7 @@ def test_all_options_reach_the_fields() -> None:
         touch=Person.updated,
         fold="lower",
     )
-    mapped = map_models(replace(SCHEMA, subscribers=people), "default")
+    mapped = map_models(replace(SCHEMA, subscribers=people, reasons=None), "default")
     role = mapped.schema.subscribers
     assert (role.where, role.tenant, role.fold) == ({"deleted_at": None}, "team_id", "lower")
     assert mapped.tenants["subscribers"].name == "team"
@@ -125,6 +125,29 @@ def test_a_path_without_a_schema_is_an_error(path: str, expected: str) -> None:
         pytest.raises(ConfigurationError, match=expected),
     ):
         conf.tables  # noqa: B018 - a property
+
+
+def test_a_field_that_is_not_null_and_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are reported, with the line of `Role.of` that leaves the field out."""
+    monkeypatch.setattr(Person._meta.get_field("mute_word"), "null", False)
+    people = Role.of(
+        Person,
+        email=Person.address,
+        suppressed_at=Person.muted_at,
+        suppression_reason=Person.mute_word,
+    )
+    schema = replace(SCHEMA, subscribers=people, reasons=None)
+    with (
+        django_host.alias("postgresql:///nothing") as alias,
+        pytest.raises(SchemaMismatch) as caught,
+    ):
+        map_models(schema, alias)
+    not_null, too_short = (each.text for each in caught.value.faults if each.column)
+    assert not_null.endswith(
+        'drop NOT NULL, set empty="" in its role to write an empty string instead of null, or map '
+        "suppression_reason=None to keep no reason."
+    )
+    assert "cannot hold the reasons 'SpamComplaint', 'ManualSuppression'" in too_short
 
 
 def test_a_model_of_another_library_is_not_a_model_of_the_project() -> None:

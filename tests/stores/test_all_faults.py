@@ -339,6 +339,34 @@ def test_a_role_that_is_not_mapped(empty_database_url: str) -> None:
     assert fault.remedy == "The mapping does not name it: map your table of subscribers."
 
 
+@pytest.mark.parametrize("empty_database_url", ["postgres", "mariadb"], indirect=True)
+def test_a_column_that_is_not_null_and_too_short(empty_database_url: str) -> None:
+    """Each of the two has a remedy, so both are named; the mapping's form is that of models."""
+    timestamp = kind_of(empty_database_url).types["timestamp"]
+    columns = "id integer PRIMARY KEY, email varchar(99), reason varchar(12) NOT NULL"
+    run(
+        empty_database_url,
+        f"CREATE TABLE people ({columns}, suppressed_at {timestamp} NOT NULL)",
+        create_sends(empty_database_url),
+    )
+    people = Role.of(Person, email=Person.mail, suppression_reason=Person.why)
+    error = mismatch(empty_database_url, replace(ORDINARY, subscribers=people))
+    null = "is NOT NULL, but a reactivation sets it to null: drop NOT NULL"
+    expected = [
+        f"The column 'suppressed_at' of 'people' {null}.",
+        (
+            f"The column 'reason' of 'people' {null}, set empty=\"\" in its role to write an empty "
+            "string instead of null, or map suppression_reason=None to keep no reason."
+        ),
+        "The column 'reason' of 'people' is of the type",
+    ]
+    found = [each.text for each in error.faults if each.table == "people"]
+    assert len(found) == len(expected)
+    for text, start in zip(sorted(found), sorted(expected), strict=True):
+        assert text.startswith(start)
+    assert "cannot hold the reasons 'SpamComplaint', 'ManualSuppression'" in str(error)
+
+
 def test_no_tables_of_hookrow(empty_database_url: str) -> None:
     """One sentence has all that one command creates."""
     create_ordinary(empty_database_url)

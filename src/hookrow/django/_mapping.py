@@ -19,8 +19,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BooleanField, Field, Model, Q, UniqueConstraint
 from django.db.models.constants import LOOKUP_SEP
 
-from hookrow._core.corrections import Table, correct, correction_of
-from hookrow._core.notation import Notation
+from hookrow._core.corrections import Table, correct, correction_of, notation_of
+from hookrow._core.notation import ModelNotation, Notation
 from hookrow._core.notification import Key
 from hookrow._core.schema import (
     OPTIONAL,
@@ -49,7 +49,13 @@ from hookrow.django._columns import (
 )
 from hookrow.django._vendors import vendor_of
 from hookrow.errors import SchemaMismatch
-from hookrow.stores.sql._column_rules import faults_of_columns, first_of_each, is_flag, suits
+from hookrow.stores.sql._column_rules import (
+    faults_of_columns,
+    faults_of_nulls,
+    first_of_each,
+    is_flag,
+    suits,
+)
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._keys import effect, keys
 from hookrow.stores.sql._needs import REFERENCES, cannot_compare, role_needs
@@ -124,7 +130,11 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
         log = find_model(LOG_MODEL) if schema.log else None
         table = log._meta.db_table if log else None
         mapping = replace(mapping, log=log, schema=replace(mapping.schema, log=table))
-    _check_fields(mapping, connection, notation, found)
+    forms = {
+        name: notation_of(given.roles.get(name, role), schema.form)
+        for name, role in schema.roles.items()
+    }
+    _check_fields(mapping, connection, notation, forms, found)
     for name, key in keys(schema).items():
         fields = [mapping.fields.get((name, own_name)) for own_name in key]
         fields_of_key = [field for field in fields if field is not None]
@@ -302,9 +312,10 @@ def _check_fields(
     mapping: ModelMapping,
     connection: BaseDatabaseWrapper,
     notation: Notation | None,
+    forms: Mapping[str, Notation | ModelNotation],
     found: _Faults,
 ) -> None:
-    """Find unsuitable fields. Errors name models by label.
+    """Find unsuitable fields. Errors name models by label, and options in the forms of the roles.
 
     The fields themselves convert the values; `_where` has checked those of `where`.
     """
@@ -314,6 +325,7 @@ def _check_fields(
         if name in mapping.models
     }
     schema = replace(mapping.schema, **roles).written_in(notation)
+    found.add(*faults_of_nulls(schema, mapping.columns, forms))
     faults = [*faults_of_columns(schema, mapping.columns)]
     fields = {
         (roles[name].table, column_name(field)): field

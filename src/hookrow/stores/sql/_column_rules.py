@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from hookrow._core.corrections import OF_IDS, words_of
+from hookrow._core.notation import ModelNotation, Notation
 from hookrow._core.schema import (
     MAY_BE_FLAGS,
     NULLED,
@@ -67,11 +68,6 @@ _RULES = (
         f"{_TYPE}: set `reasons`, with one of its values for each of the provider's reasons and "
         "for all others ('*').",
     ),
-    _Rule(
-        {"bounce_type"},
-        lambda column, _: not column.nullable,
-        "NOT NULL, but not every bounce has a type: drop NOT NULL.",
-    ),
 )
 _FINDS_NO_ROWS = (
     f"{_TYPE}, which cannot be a key, because a value that a driver returns does not always find "
@@ -82,10 +78,14 @@ _OR_NO_REASON = (
     ", set {empty} in its role to write an empty string instead of null, or map {no_reason} to "
     "keep no reason"
 )
+_NO_TYPE = "NOT NULL, but not every bounce has a type: drop NOT NULL."
 
 
 def faults_of_columns(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Fault]:
-    """Yield the unsuitable columns, given the existing columns of each role's table."""
+    """Yield the unsuitable columns, given the existing columns of each role's table.
+
+    `faults_of_nulls` has those that are unsuitable because they are NOT NULL.
+    """
     changed = changed_keys(schema)
     for name, role in schema.roles.items():
         existing = tables.get(name, {})
@@ -98,7 +98,8 @@ def faults_of_columns(schema: Schema, tables: Mapping[str, Columns]) -> Iterator
             for rule in _RULES:
                 if field in rule.names and rule.is_broken(column, schema):
                     yield _fault(role.table, column, rule.text)
-            yield from _faults_of_values(schema, name, field, column)
+            if is_flag(field, column):
+                yield from _faults_of_flag(schema, name, field, column)
         for column_name, value in role.where.items():
             column = existing.get(column_name)
             if column is not None and _is_word(column, value):
@@ -111,18 +112,32 @@ def is_flag(name: str, column: Column) -> bool:
     return name in MAY_BE_FLAGS and column.kind == "boolean"
 
 
-def _faults_of_values(schema: Schema, name: str, field: str, column: Column) -> Iterator[Fault]:
-    """Yield the fault of a column that must allow null, or of a flag without the date it needs."""
-    role, is_reason = schema.roles[name], field in _REASON
-    if is_flag(field, column):
-        yield from _faults_of_flag(schema, name, field, column)
-    elif field in NULLED and not column.nullable and not (is_reason and role.empty is not None):
-        or_no_reason = _OR_NO_REASON.format(
-            empty=schema.form.option("empty", ""),
-            no_reason=schema.form.entry("suppression_reason", None),
-        )
-        text = _NOT_NULL.format(or_none=or_no_reason if is_reason else "")
-        yield _fault(role.table, column, text)
+def faults_of_nulls(
+    schema: Schema,
+    tables: Mapping[str, Columns],
+    forms: Mapping[str, Notation | ModelNotation],
+) -> Iterator[Fault]:
+    """Yield the columns that are NOT NULL although hookrow sets them to null.
+
+    They may have another fault, too, because it has another cause. `forms` are those in which the
+    roles are written.
+    """
+    for name, role in schema.roles.items():
+        existing, form = tables.get(name, {}), forms[name]
+        for field, column_name in schema.columns(name).items():
+            column = existing.get(column_name)
+            if column is None or column.nullable:
+                continue
+            if field == "bounce_type":
+                yield _fault(role.table, column, _NO_TYPE)
+            is_filled = is_flag(field, column) or (field in _REASON and role.empty is not None)
+            if field not in NULLED or is_filled:
+                continue
+            or_none = ""
+            if field in _REASON:
+                empty, no_reason = form.option("empty", ""), form.entry(field, None)
+                or_none = _OR_NO_REASON.format(empty=empty, no_reason=no_reason)
+            yield _fault(role.table, column, _NOT_NULL.format(or_none=or_none))
 
 
 def _faults_of_flag(schema: Schema, name: str, field: str, column: Column) -> Iterator[Fault]:

@@ -195,7 +195,10 @@ def _need(table: str, column: Column, use: Use, values: Iterable[Any], text: str
 def _reasons(table: str, column: Column, empty: str | None, schema: Schema) -> Need:
     stored: dict[Scalar, Any] = {}
     unwritable: list[Scalar] = []
-    for value in reason_values(schema, empty):
+    values = reason_values(schema, empty)
+    if not column.nullable:  # `faults_of_nulls` reports it, whatever else the column cannot hold
+        values = [each for each in values if each is not None]
+    for value in values:
         try:
             stored[value] = column.write(value) if column.write and value is not None else value
         except Exception:  # noqa: BLE001 - a field of the host may raise any error

@@ -13,7 +13,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hookrow._arguments import collected
-from hookrow._core.corrections import Table, change_model, correct, correction_of, map_role
+from hookrow._core.corrections import (
+    Table,
+    change_model,
+    correct,
+    correction_of,
+    map_role,
+    notation_of,
+)
 from hookrow._core.notation import Notation
 from hookrow._core.notification import EventTime, Key, Suppressible
 from hookrow._core.schema import OWN_ROLES, TOUCH, WRITTEN, ModelRole, Role, Schema, nearest_name
@@ -34,6 +41,7 @@ from hookrow.stores.sql._catalogues.base import Catalogue, Relation
 from hookrow.stores.sql._column_rules import (
     faults_of_columns,
     faults_of_log,
+    faults_of_nulls,
     first_of_each,
     suits,
 )
@@ -233,6 +241,12 @@ def _faults_of_columns(
     """
     tables = usable.tables
     schema, dialect = tables.schema, tables.dialect
+    forms = {name: notation_of(role, schema.form) for name, role in schema.roles.items()}
+    yield from (
+        replace(each, remedy=change_model(schema, each))
+        for each in faults_of_nulls(schema, columns_of_roles, forms)
+        if usable.has(each.table, each.column)
+    )
     found = [*faults_of_columns(schema, columns_of_roles)]
     needs = [*role_needs(schema, columns_of_roles)]
     for name, column in tables.tenants.items():
