@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from html.parser import HTMLParser
 from types import SimpleNamespace
+from unittest.mock import Mock
 from urllib.parse import quote, unquote, urlencode
 
 import pytest
@@ -30,6 +31,7 @@ from hookrow import (
 from hookrow._core.log_entry import log_entries
 from hookrow._core.notification import Suppressible
 from hookrow._core.result import Result
+from hookrow._receiver import manual
 from hookrow._receiver.entries import Entries, Entry
 from hookrow._receiver.recorder import record
 from hookrow._statistics import Delays, Period, Statistics
@@ -38,7 +40,7 @@ from hookrow.dashboard._actions import RESULTS
 from hookrow.dashboard._templating import static_files, words
 from hookrow.providers import Event
 from hookrow.providers.resend import Resend
-from hookrow.stores._errors import Unavailable
+from hookrow.stores._errors import Rejected, Unavailable
 from hookrow.stores._log import KNOWN_TYPES, OTHER, Query, RequestHour, RequestKind
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import Tables
@@ -742,6 +744,16 @@ class TestSuppression:
             form = {"action": "suppress", "reason": "x"}
             assert visitor.post("/subscriber", form, email=ADA).status == 403
         assert tables.subscriber(ADA).suppressed_at is None
+
+    def test_a_change_that_the_database_rejects(
+        self, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The page says so, instead of calling the database unavailable."""
+        rejected = Mock(side_effect=Rejected("The database rejects the change: 22001"))
+        monkeypatch.setattr(manual, "change_suppression", rejected)
+        response = visitor.post("/subscriber", {"action": "suppress", "reason": "x"}, email=ADA)
+        assert response.status == 400
+        assert "The database rejects the change: 22001." in str(response.body)
 
 
 @pytest.mark.parametrize("period", ["hour", "day", "week", "month"])

@@ -12,7 +12,7 @@ from hookrow._core.notification import Refusal, Suppressible
 from hookrow._core.result import Result
 from hookrow._receiver import manual
 from hookrow._receiver.manual import change_suppression
-from hookrow.stores._errors import Conflict, Locked
+from hookrow.stores._errors import Conflict, Locked, Rejected
 from wire import ADA, AT
 
 
@@ -66,3 +66,15 @@ def test_a_change_that_conflicts_with_live_notifications_is_retried(
     monkeypatch.setattr(manual, "RETRY_CONFLICTS_FOR", 0.2)
     database.held.add((Suppressible.SUBSCRIBER, 1))
     assert change() == Refusal.FAILED.refused()
+
+
+def test_a_change_that_the_database_rejects(database: Database) -> None:
+    """The error states what may be wrong, because a driver's code alone does not."""
+    database.faults = iter([Rejected("StringDataRightTruncation 22001")] * 9)
+    expected = (
+        "^The database rejects the change: StringDataRightTruncation 22001. If it is the length of "
+        "the reason, enter a shorter one"
+    )
+    with pytest.raises(Rejected, match=expected):
+        change_suppression(database, ADA, reason="x" * 150, by="eve", at=AT)
+    assert database.logged() == []

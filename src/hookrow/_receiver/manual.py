@@ -25,6 +25,7 @@ from hookrow._core.rules import decide, lookup_keys
 from hookrow._receiver.clock import measured_clock
 from hookrow._receiver.recorder import RETRY_CONFLICTS_FOR, Attempts, keep_failed
 from hookrow.providers.postmark import Postmark
+from hookrow.stores._errors import Rejected
 
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
@@ -36,6 +37,11 @@ ORIGIN = "Host"
 
 MAX_ENTERED_REASON = 200
 """The maximum length of the reason that a user enters, in characters."""
+
+_REJECTED = (
+    "The database rejects the change: {}. If it is the length of the reason, enter a shorter one, "
+    "or make the column of `suppression_reason` longer"
+)
 
 
 def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its author and a note
@@ -58,7 +64,7 @@ def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its au
     `note`, unless `bodies` is False. If the receiver has several entries, the change belongs to the
     one with the name `entry`, and concerns only the rows of its `tenant`, if it has one. A blank
     reason is refused as unsupported, without a log entry. Raises a `StoreError` if the change
-    cannot be recorded now.
+    cannot be recorded, now or, if the database rejects it, ever.
     """
     body = msgspec.json.encode(
         {
@@ -79,7 +85,10 @@ def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its au
     arrival = Arrival(notifications, body, at, entry=entry, tenant=tenant)
     clock = measured_clock(store)
     attempts = Attempts(store, bodies, clock)
-    [outcome] = attempts.wait_for_locks([arrival], until=monotonic() + RETRY_CONFLICTS_FOR)
+    try:
+        [outcome] = attempts.wait_for_locks([arrival], until=monotonic() + RETRY_CONFLICTS_FOR)
+    except Rejected as error:
+        raise Rejected(_REJECTED.format(error)) from error
     if outcome is None:  # a sweep will retry it
         [outcome] = keep_failed(store, [arrival], bodies=bodies, clock=clock)
     return outcome

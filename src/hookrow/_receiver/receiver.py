@@ -327,10 +327,13 @@ class Receiver:
         if these are tenants, it is required, and only rows of its tenant change. The provider is
         not told, and no hook is called.
 
-        The outcome is a `Recorded`, or a `Refused`, for example without such a subscriber. The
-        method waits for the database, and for rows that others have locked: in an event loop, call
-        it with `asyncio.to_thread`. Raises `ConfigurationError` for an invalid argument, and a
-        `StoreError` if the change cannot be recorded now.
+        The outcome is a `Recorded`, or a `Refused`, for example without such a subscriber. A change
+        that is refused is parked like a notification: if the subscriber is added within three days,
+        a sweep or a replay records the change. The method waits for the database, and for rows
+        that others have locked: in an event loop, call it with `asyncio.to_thread`. Raises
+        `ConfigurationError` for an invalid argument, and a `StoreError` if the change cannot be
+        recorded now, or if the database rejects it, because the reason is too long for its column
+        for example.
         """
         return self._change(email, reason, by, message_id, entry, suppress=True)
 

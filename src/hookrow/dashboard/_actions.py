@@ -12,7 +12,7 @@ from hookrow._receiver.clock import measured_clock
 from hookrow._receiver.replay import replay_entries
 from hookrow.dashboard._forms import BadRequest, Fields, link, parse
 from hookrow.dashboard._queries import Context, find_entry
-from hookrow.stores._errors import WrongMapping
+from hookrow.stores._errors import Rejected, WrongMapping
 
 FORM_FIELDS = ("action", "reason", "email")
 """The fields of all forms."""
@@ -80,18 +80,21 @@ def change_suppression(context: Context, fields: Fields, form: Fields, user: str
     if entry is None and context.parsers.have_tenants:
         raise BadRequest("Choose the entry of the receiver whose subscriber is changed.")
     tenant = context.tenant_of(entry)
-    outcome = manual.change_suppression(
-        context.store,
-        email,
-        message_id=message_id,
-        reason=reason if action == "suppress" else None,
-        by=user,
-        at=measured_clock(context.store)(),
-        note=reason,
-        bodies=context.keep_bodies,
-        entry=entry,
-        tenant=tenant,
-    )
+    try:
+        outcome = manual.change_suppression(
+            context.store,
+            email,
+            message_id=message_id,
+            reason=reason if action == "suppress" else None,
+            by=user,
+            at=measured_clock(context.store)(),
+            note=reason,
+            bodies=context.keep_bodies,
+            entry=entry,
+            tenant=tenant,
+        )
+    except Rejected as error:
+        raise BadRequest(f"{error}.") from error
     result = outcome_name(outcome)
     if isinstance(outcome, Recorded):
         result = "suppressed" if action == "suppress" else "lifted"
