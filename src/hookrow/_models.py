@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isclass
 from typing import Any, NoReturn
@@ -24,6 +24,18 @@ _OF_PERSON = "Role.of(Person, email=Person.address)"
 
 UNKNOWN_ATTRIBUTE = "<attribute>"
 """What a user has to replace in the lines to write: no attribute is known to be meant."""
+
+
+_MOST_LISTED = 12
+"""How many names a message lists."""
+
+
+def listed(names: Sequence[str], word: str = "and") -> str:
+    """Return names for the middle of a sentence, at least one, with a word before the last."""
+    if len(names) > _MOST_LISTED:
+        names = [*names[:_MOST_LISTED], "others"]
+    *first, last = names
+    return f"{', '.join(first)} {word} {last}" if first else last
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +78,8 @@ class Model(ABC):
         if argument == "where":
             line = f"where={{{self.name}.{known}: ...}}"
         text = f"`{argument}` of Role.of({self.name}) is {mistake}: write {line}."
+        if known == UNKNOWN_ATTRIBUTE:
+            text += f" Its attributes with columns: {listed([*self.columns])}."
         raise ConfigurationError(Fault(text, self.table, self.columns.get(known, "")))
 
     @abstractmethod
@@ -106,7 +120,7 @@ def read_model(given: Any) -> Model:  # noqa: ANN401 - anything, which is reject
     if mapper is not None:
         return _read_mapped(given, mapper)
     if vars(given).get("__abstract__"):
-        _refuse_class(given, "is abstract: map a class that inherits from it")
+        _refuse_abstract(given, lambda each: _mapper(each) is not None)
     if "__tablename__" in vars(given):
         _refuse_class(given, "is not mapped yet: with DeferredReflection, call prepare() first")
     if _is_sqlmodel(given):
@@ -126,6 +140,20 @@ def _reject_object(given: Any) -> NoReturn:  # noqa: ANN401 - anything
 
 def _refuse_class(cls: type, mistake: str) -> NoReturn:
     raise ConfigurationError(f"Role.of({cls.__name__}): the class {mistake}.")
+
+
+def _refuse_abstract(cls: type, is_mapped: Callable[[Any], bool]) -> NoReturn:
+    """Refuse an abstract class, with the names of those to map instead."""
+    named = [each.__name__ for each in _below(cls) if is_mapped(each)]
+    example = f", such as {listed(named, 'or')}" if named else ""
+    _refuse_class(cls, f"is abstract: map a class that inherits from it{example}")
+
+
+def _below(cls: type) -> Iterator[type]:
+    """Yield the classes that inherit from a class."""
+    for each in cls.__subclasses__():
+        yield each
+        yield from _below(each)
 
 
 def _is_sqlmodel(cls: type) -> bool:
@@ -266,10 +294,15 @@ class _DjangoModel(Model):
         return self._other(given)
 
 
+def _is_model_of_project(cls: type[Any]) -> bool:
+    """Return whether a class is a model with a table, and not one of a migration's state."""
+    return not cls._meta.abstract and cls._meta.apps is sys.modules["django.apps"].apps
+
+
 def _read_django(cls: type[Any]) -> Model:
     meta = cls._meta
     if meta.abstract:
-        _refuse_class(cls, "is abstract: map a model that inherits from it")
+        _refuse_abstract(cls, _is_model_of_project)
     if meta.swapped:
         _refuse_class(cls, f"is replaced with {meta.swapped!r} by the settings: map that model")
     parents = {each.model.__name__ for each in meta.concrete_fields} - {

@@ -201,8 +201,12 @@ class Dated(models.Model):
 
 MISTAKES = [
     (
+        lambda: of(apps.get_model("auth.User").__base__),
+        "AbstractUser): the class is abstract: map a class that inherits from it, such as User.",
+    ),
+    (
         lambda: of(Dated),
-        "Role.of(Dated): the class is abstract: map a model that inherits fr",
+        "Role.of(Dated): the class is abstract: map a class that inherits fr",
     ),
     (lambda: of(models.Model), "class of a model, which has a table, not the class Model"),
     (lambda: of(Guest(email="x")), "the class of a model, not Guest: write Role.of(Guest)."),

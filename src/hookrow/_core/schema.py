@@ -19,7 +19,7 @@ from hookrow._core.notation import Notation
 from hookrow._core.notification import KNOWN_REASONS, Suppressible
 from hookrow._core.optional import OPTIONAL_COLUMNS, OWN_DISPATCHES, faults_of_records, requested
 from hookrow._fault import Fault
-from hookrow._models import UNKNOWN_ATTRIBUTE, Model, read_model
+from hookrow._models import UNKNOWN_ATTRIBUTE, Model, listed, read_model
 from hookrow.errors import ConfigurationError
 
 SUPPRESSION = WRITES[Suppressible.SUBSCRIBER].columns
@@ -616,23 +616,19 @@ def _fault_of_model(schema: Schema, name: str, role: ModelRole, missing: Sequenc
     model = role.model.name
     proposed = (fault.column for faults in role.mistakes.values() for fault in faults)
     used = {*role.columns.values(), *map(role.column, REQUIRED[name]), *proposed}
+    used |= {*role.where, role.tenant}
     others = [each for each, column in role.model.columns.items() if column not in used]
     these = "attribute with this name" if len(missing) == 1 else "attributes with these names"
-    fault = f"The role {name!r} needs {_listed(missing)}, and {model} has no {these}"
+    fault = f"The role {name!r} needs {listed(missing)}, and {model} has no {these}"
     if not others:
-        return f"{fault}, nor any other one that is not mapped yet: add {_listed(missing)} to it."
+        return f"{fault}, nor any other one that is not mapped yet: add {listed(missing)} to it."
     # The types of attributes are not known.
     found = find(schema, name, missing, Table(model, others, others, lambda *_: True))
     line = ", ".join(f"{each}={model}.{found.get(each, UNKNOWN_ATTRIBUTE)}" for each in missing)
     rest = "attribute is" if len(others) == 1 else "attributes are"
-    fault += f": write Role.of({model}, {line}, ...). Its other {rest} {_listed(others)}."
+    fault += f": write Role.of({model}, {line}, ...). Its other {rest} {listed(others)}."
     unknown = [each for each in missing if each not in found]
-    return f"{fault} If none of them is meant, add {_listed(unknown)} to it." if unknown else fault
-
-
-def _listed(names: Sequence[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
+    return f"{fault} If none of them is meant, add {listed(unknown)} to it." if unknown else fault
 
 
 def _faults_of_shared_columns(name: str, columns: Mapping[str, str]) -> Iterator[str]:
