@@ -42,12 +42,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def project(folder: Path, tables: dict[str, Any]) -> Manage:
-    """Return the commands of the project with a mapping."""
+def project(folder: Path, tables: dict[str, Any] | str) -> Manage:
+    """Return the commands of the project with a mapping, or the path of one."""
+    tables = tables if isinstance(tables, str) else tables | REST
     return Manage(
         folder,
         f"sqlite:///{folder}/shop.db",
-        HOOKROW={"SECRET": SECRET, "TABLES": tables | REST},
+        HOOKROW={"SECRET": SECRET, "TABLES": tables},
         INSTALLED_APPS=APPS,
         MIDDLEWARE=[],
         ROOT_URLCONF="hookrow.django.urls",
@@ -87,6 +88,56 @@ def test_one_run(folder: Path) -> None:
     done = project(folder, written).run("check")
     assert done.returncode == 0, done.stderr
     assert "no issues" in done.stdout
+
+
+def test_tables_behind_the_models(folder: Path) -> None:
+    """`hookrow check` names the migrations of the project that are not applied, or not written."""
+    columns = {"email": "address", "suppression_reason": None, "suppression_changed_at": None}
+    sends = {"provider_message_id": "postmark_id", "subscriber_id": "person"}
+    sends |= dict.fromkeys(["suppressed_at", "suppression_reason", "suppression_changed_at"])
+    current = project(
+        folder,
+        {
+            "subscribers": {"table": "shop.Person", "columns": columns},
+            "dispatches": {"table": "shop.Send", "columns": sends},
+        },
+    )
+    models = folder / "shop" / "models.py"
+    models.write_text(MODELS.replace("suppressed_at = models.DateTimeField(null=True)", "x = 1"))
+    for command in (("makemigrations", "shop"), ("migrate",)):
+        assert current.run(*command).returncode == 0
+    models.write_text(MODELS)
+    found = current.run("hookrow", "check").stdout
+    assert "ok       migrations  All are applied.\n" in found
+    assert "error    tables      The table 'shop_person' has no column 'suppressed_at'." in found
+    assert "so the tables may differ from them: run manage.py makemigrations and" in found
+    assert current.run("makemigrations", "shop").returncode == 0
+    found = current.run("hookrow", "check").stdout
+    assert "migrations  Not applied: shop.0002_" in found
+    assert "Run: manage.py migrate\n" in found
+
+
+def test_hints_of_a_path(folder: Path) -> None:
+    """A schema of models has neither labels nor keys of settings, so no hint explains these."""
+    (folder / "shop" / "mapping.py").write_text(
+        "from hookrow import Role, Schema\n"
+        "from shop.models import Person, Send\n"
+        "SCHEMA = Schema(\n"
+        "    subscribers=Role.of(Person, email=Person.address),\n"
+        "    dispatches=Role.of(\n"
+        "        Send, provider_message_id=Send.postmark_id, subscriber_id=Send.person\n"
+        "    ),\n"
+        "    subscriptions=None,\n"
+        ")\n"
+    )
+    named = project(folder, "shop.mapping.SCHEMA")
+    models = folder / "shop" / "models.py"
+    models.write_text(MODELS.replace("suppressed_at = models.DateTimeField(null=True)", "x = 1"))
+    assert (
+        "HINT: docs/how-to/hosts/django.md has an example of a Schema" in named.run("check").stderr
+    )
+    models.write_text(MODELS.replace("DateTimeField(null=True)", "DateTimeField()", 1))
+    assert "HINT: To drop NOT NULL, add null=True to the field" in named.run("check").stderr
 
 
 def test_migrations_are_not_stopped(folder: Path) -> None:

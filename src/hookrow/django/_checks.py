@@ -145,12 +145,19 @@ def _check_secrets() -> Iterator[CheckMessage]:
             yield Warning(f"The secret: {result.text}", hint=hint, id="hookrow.W001")
 
 
+_TO_ALLOW_NULL = (
+    "To drop NOT NULL, add null=True to the field, then run makemigrations and migrate."
+)
+
+
 def _check_models(messages: Messages) -> None:
     invalid = "docs/how-to/hosts/django.md describes the keys of HOOKROW['TABLES']."
-    unsuitable = (
-        "HOOKROW['TABLES'] names models by label ('crm.Person') and columns by field. To drop NOT "
-        "NULL, add null=True to the field, then run makemigrations and migrate."
-    )
+    unsuitable = _TO_ALLOW_NULL
+    if conf.names_a_schema():
+        invalid = "docs/how-to/hosts/django.md has an example of a Schema of models."
+    else:
+        labels = "HOOKROW['TABLES'] names models by label ('crm.Person') and columns by field."
+        unsuitable = f"{labels} {unsuitable}"
     limits = "docs/how-to/hosts/django.md describes the limits of HOOKROW['TABLES']."
     with (
         _reporting(messages, ConfigurationError, hint=invalid, id="hookrow.E003"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 from urllib.parse import urljoin
@@ -29,6 +30,7 @@ from hookrow._diagnostics.check import check_tables, check_working
 from hookrow._diagnostics.probe import Sender, check_url
 from hookrow._receiver.entries import Parsers, read_entries
 from hookrow.django._conf import conf
+from hookrow.django._mapping import map_models
 from hookrow.django._receiver import parsers, store
 from hookrow.django.models import Notification
 from hookrow.errors import ConfigurationError
@@ -137,8 +139,8 @@ def _check_project() -> Iterator[CheckResult]:
     found = run_checks(tags=["hookrow"], include_deployment_checks=True)
     messages = [each for each in found if not each.is_silenced()]
     for message in messages:
-        text = " ".join(filter(None, (message.msg, message.hint)))
-        yield CheckResult(_level(message.level), str(message.id), text)
+        level, id_ = _level(message.level), str(message.id)
+        yield CheckResult(level, id_, message.msg, remedy=message.hint or "")
     if not messages:
         yield CheckResult(Level.OK, "settings", "Every system check of hookrow passes.")
     if any(message.id == "hookrow.E004" for message in messages):
@@ -154,9 +156,17 @@ def _check_database() -> Iterator[CheckResult]:
     database = store().database
     schema = store().mapping.schema
     tables = list(check_tables(database, schema))
-    yield from tables
+    for each in tables:
+        is_behind = each.level is Level.ERROR and each.subject == "tables"
+        yield replace(each, remedy=_BEHIND) if is_behind else each
     if all(each.level is Level.OK for each in tables):
         yield from check_working(database, schema, _SUBJECTS, parsers())
+
+
+_BEHIND = (
+    "The system checks find no fault in the models, so the tables may differ from them: run "
+    "manage.py makemigrations and manage.py migrate."
+)
 
 
 def _level(level: int) -> Level:
@@ -170,12 +180,22 @@ def _check_migrations() -> CheckResult:
         executor = MigrationExecutor(connections[conf.database])
     except Error as error:
         return CheckResult(Level.ERROR, "database", f"It cannot be reached: {error}".strip())
-    leaves = [leaf for leaf in executor.loader.graph.leaf_nodes() if leaf[0] in _APPS]
+    needed = {*_APPS, *_mapped_apps()}
+    leaves = [leaf for leaf in executor.loader.graph.leaf_nodes() if leaf[0] in needed]
     missing = [migration for migration, _ in executor.migration_plan(leaves)]
     if not missing:
         return CheckResult(Level.OK, "migrations", "All are applied.")
     names = ", ".join(map(str, missing))
     return CheckResult(Level.ERROR, "migrations", f"Not applied: {names}. Run: manage.py migrate")
+
+
+def _mapped_apps() -> Collection[str]:
+    """Return the labels of the apps with the mapped models; none if the mapping has a fault."""
+    try:
+        models = map_models(conf.tables, conf.database).models
+    except ConfigurationError:  # which the system checks report
+        return ()
+    return {model._meta.app_label for model in models.values()}
 
 
 def _endpoint() -> str:

@@ -187,6 +187,10 @@ class ProjectSettings:
         given = type(value).__name__
         raise ConfigurationError(f"HOOKROW[{name!r}] must be {expected}, not {given}.")
 
+    def names_a_schema(self) -> bool:
+        """Return whether `TABLES` is the path of a schema, which has models in place of labels."""
+        return isinstance(self._all().get("TABLES"), str)
+
     def _flag(self, name: str, *, default: bool) -> bool:
         return bool(self._get(name, bool, "True or False", default))
 
