@@ -59,6 +59,12 @@ class Model(ABC):
         """The name of the class."""
         return self.cls.__name__
 
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        """The first attribute of each column, by column."""
+        named = {column: name for name, column in reversed([*self.columns.items()])}
+        return dict(reversed([*named.items()]))
+
     def column_of(self, argument: str, given: object) -> str:
         """Return the column of an attribute, which an argument of `Role.of` names.
 
@@ -79,7 +85,7 @@ class Model(ABC):
             line = f"where={{{self.name}.{known}: ...}}"
         text = f"`{argument}` of Role.of({self.name}) is {mistake}: write {line}."
         if known == UNKNOWN_ATTRIBUTE:
-            text += f" Its attributes with columns: {listed([*self.columns])}."
+            text += f" Its attributes with columns: {listed([*self.attributes.values()])}."
         raise ConfigurationError(Fault(text, self.table, self.columns.get(known, "")))
 
     @abstractmethod
@@ -151,7 +157,8 @@ def _refuse_abstract(cls: type, is_mapped: Callable[[Any], bool]) -> NoReturn:
 
 def _below(cls: type) -> Iterator[type]:
     """Yield the classes that inherit from a class."""
-    for each in cls.__subclasses__():
+    classes: list[type] = cls.__subclasses__()
+    for each in classes:
         yield each
         yield from _below(each)
 
@@ -289,6 +296,12 @@ class _DjangoModel(Model):
             return f"an attribute of the abstract class {owner.__name__}", key
         if key is not None:
             return f"{self.name}.{key}, which has no column", f"{key}_id"
+        related = getattr(given, "rel", None) or getattr(given, "related", None)
+        if related is not None and getattr(
+            given, "reverse", True
+        ):  # the other end of a foreign key
+            name = f"{related.model.__name__}.{related.get_accessor_name()}"
+            return f"{name}, which has no column", related.field.name
         if owner is not None:
             return f"{owner.__name__}.{field.name}, an attribute of another class", field.name
         return self._other(given)

@@ -93,7 +93,7 @@ def test_one_run(folder: Path) -> None:
 def test_tables_behind_the_models(folder: Path) -> None:
     """`hookrow check` names the migrations of the project that are not applied, or not written."""
     columns = {"email": "address", "suppression_reason": None, "suppression_changed_at": None}
-    sends = {"provider_message_id": "postmark_id", "subscriber_id": "person"}
+    sends: dict[str, Any] = {"provider_message_id": "postmark_id", "subscriber_id": "person"}
     sends |= dict.fromkeys(["suppressed_at", "suppression_reason", "suppression_changed_at"])
     current = project(
         folder,

@@ -4,6 +4,7 @@
 # mypy: disable-error-code="var-annotated"
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,9 +118,19 @@ def test_the_settings_name_a_schema_by_its_path() -> None:
         ("crm.nothing.SCHEMA", "which cannot be imported: No module named 'crm.nothing'"),
         ("SCHEMA", "which cannot be imported: SCHEMA doesn't look like a module path"),
         ("crm.mapping.Role", "which is not a Schema, but the class Role."),
+        (
+            "misspelled.SCHEMA",
+            r"imported: type object 'Person' has no attribute 'adress' \(.*misspelled\.py:2\)\.",
+        ),
     ],
 )
-def test_a_path_without_a_schema_is_an_error(path: str, expected: str) -> None:
+def test_a_path_without_a_schema_is_an_error(
+    path: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attribute that a model lacks is not reported as a module without the schema."""
+    lines = "from crm.models import Person\nSCHEMA = Person.adress\n"
+    (tmp_path / "misspelled.py").write_text(lines)
+    monkeypatch.syspath_prepend(tmp_path)
     with (
         override_settings(HOOKROW={"TABLES": path}),
         pytest.raises(ConfigurationError, match=expected),
@@ -223,6 +234,10 @@ MISTAKES = [
         "`email` of Role.of(Person) is Person.groups, which has no column: write email=Person.<at",
     ),
     (lambda: of(Person, email=Person.send_set), "is Person.send_set, which has no column"),
+    (
+        lambda: of(Send, subscriber_id=Person.send_set),
+        "is Person.send_set, which has no column: write subscriber_id=Send.person.",
+    ),
     (lambda: of(Person, email=Person.check), "not an attribute of Person, but method"),
     (
         lambda: of(Send, suppressed_at=Person.muted_at),

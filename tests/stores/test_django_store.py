@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -27,7 +27,7 @@ from crm.models import Group, Mail, Membership, Person, Reason, Send, Team
 from crm.schema import MUTED
 from databases import kind_of, places
 from hookrow import Delivered, Recorded, Refusal, Role, Schema, SchemaMismatch, Suppressed, testing
-from hookrow._core.notification import LookupKeys, Notification, Suppressible
+from hookrow._core.notification import Key, LookupKeys, Notification, Suppressible
 from hookrow._near_misses import near_misses
 from hookrow._receiver.entries import Entries, Entry
 from hookrow._receiver.recorder import record
@@ -190,9 +190,13 @@ class TestModelsOfAHost:
 
     def test_values_of_tenants(self, crm: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """The fields check them without the database, and must not convert them."""
-        store = DjangoStore(subscribers(tenant="team"), crm)
-        with pytest.raises(SchemaMismatch, match="team cannot hold 'acme': use a value"):
-            store.use_tenants({"acme": "acme"})
+        tenants: tuple[Key, ...] = ("acme", 1)  # of which Django makes a UUID
+        for tenant in tenants:
+            store = DjangoStore(subscribers(tenant="team"), crm)
+            expected = f"team cannot hold {tenant!r}: use a value for a UUIDField"
+            with pytest.raises(SchemaMismatch, match=expected):
+                store.use_tenants({"acme": tenant})
+        DjangoStore(subscribers(tenant="team"), crm).use_tenants({"acme": uuid4().hex.upper()})
         uid = Team._meta.get_field("uid")
         monkeypatch.setattr(uid, "from_db_value", lambda value, *_: value, raising=False)
         with pytest.raises(SchemaMismatch, match=r"crm\.Team\.uid converts its values"):

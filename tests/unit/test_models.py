@@ -474,8 +474,8 @@ MISTAKES = [
         (
             "The role 'dispatches' needs provider_message_id and subscriber_id, and Send has no "
             "attributes with these names: write Role.of(Send, provider_message_id=Send.message_id, "
-            "subscriber_id=Send.person_id, ...), or add them to the model. Its attributes that are "
-            "not mapped: message_id, person_id, sent_at and clicked_at."
+            "subscriber_id=Send.person_id, ...). Its other attributes are message_id, person_id, "
+            "sent_at and clicked_at."
         ),
     ),
     (
@@ -501,7 +501,7 @@ MISTAKES = [
         (
             "needs id, email and suppressed_at, and Membership has no attributes with these names: "
             "write Role.of(Membership, id=Membership.<attribute>, email=Membership.<attribute>, "
-            "suppressed_at=Membership.<attribute>, ...), or add them to the model."
+            "suppressed_at=Membership.<attribute>, ...)."
         ),
     ),
     (lambda: Role(Person, tenant=Person.team_id), "write Role.of(Person, tenant=Person.team_id)."),  # type: ignore[arg-type]

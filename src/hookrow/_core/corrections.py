@@ -211,8 +211,7 @@ def change_model(schema: Schema, fault: Fault) -> str:
 def notation_of(role: Role, notation: Notation) -> Notation | ModelNotation:
     """Return the form in which a role is written: that of a model if it is still the model's."""
     if isinstance(role, ModelRole) and role.table == role.model.table:
-        attributes = {column: name for name, column in reversed([*role.model.columns.items()])}
-        return ModelNotation(role.model.name, attributes)
+        return ModelNotation(role.model.name, role.model.attributes)
     return notation
 
 

@@ -617,7 +617,7 @@ def _fault_of_model(schema: Schema, name: str, role: ModelRole, missing: Sequenc
     proposed = (fault.column for faults in role.mistakes.values() for fault in faults)
     used = {*role.columns.values(), *map(role.column, REQUIRED[name]), *proposed}
     used |= {*role.where, role.tenant}
-    others = [each for each, column in role.model.columns.items() if column not in used]
+    others = [each for column, each in role.model.attributes.items() if column not in used]
     these = "attribute with this name" if len(missing) == 1 else "attributes with these names"
     fault = f"The role {name!r} needs {listed(missing)}, and {model} has no {these}"
     if not others:

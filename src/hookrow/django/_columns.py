@@ -31,6 +31,7 @@ from django.db.models import (
 )
 from django.utils.timezone import get_default_timezone, is_naive, make_aware, make_naive
 
+from hookrow._core.notification import Key
 from hookrow._core.schema import Scalar
 from hookrow.django._vendors import vendor_of
 from hookrow.django.fields import UTCDateTimeField
@@ -138,9 +139,24 @@ def check_value(field: AnyField, value: object, connection: BaseDatabaseWrapper)
         target.run_validators(converted)
         _check_range(target, converted, connection)
     except (ValidationError, TypeError, ValueError):
-        raise SchemaMismatch(
-            f"{field} cannot hold {value!r}: use a value for a {type(target).__name__}."
-        ) from None
+        raise _cannot_hold(field, value) from None
+
+
+def check_tenant(field: AnyField, tenant: Key, connection: BaseDatabaseWrapper) -> None:
+    """Raise `SchemaMismatch` for a tenant that the field cannot hold, or that it would convert.
+
+    Tenants are compared as text: to a `UUIDField`, 1 is a UUID, which is not equal to 1.
+    """
+    check_value(field, tenant, connection)
+    held = target_of(field).to_python(tenant)
+    is_uuid = isinstance(held, UUID) and isinstance(tenant, str)
+    if str(held) != str(tenant) and not is_uuid:
+        raise _cannot_hold(field, tenant)
+
+
+def _cannot_hold(field: AnyField, value: object) -> SchemaMismatch:
+    kind = type(target_of(field)).__name__
+    return SchemaMismatch(f"{field} cannot hold {value!r}: use a value for a {kind}.")
 
 
 def holds(field: AnyField, need: Need, value: object, connection: BaseDatabaseWrapper) -> bool:

@@ -155,7 +155,7 @@ def _check_database() -> Iterator[CheckResult]:
     """Check that the tables match the models; if they do, check them for weaknesses."""
     database = store().database
     schema = store().mapping.schema
-    tables = list(check_tables(database, schema))
+    tables = list(check_tables(database, schema, parsers().tenants))
     for each in tables:
         is_behind = each.level is Level.ERROR and each.subject == "tables"
         yield replace(each, remedy=_BEHIND) if is_behind else each

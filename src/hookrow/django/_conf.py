@@ -19,9 +19,15 @@ from hookrow._arguments import check_seconds, kind_of
 from hookrow._core.notation import Notation
 from hookrow._core.schema import ModelRole, Schema, nearest
 from hookrow._core.schema_values import schema_of
+from hookrow._faults import host_line
 from hookrow._observability.observer import Observer, check_observers
 from hookrow._receiver.entries import POSTMARK, Parsers, Providers
-from hookrow.django._providers import ProjectEntry, build_providers, parsers_of, read_entries
+from hookrow.django._providers import (
+    ProjectEntry,
+    build_providers,
+    parsers_of,
+    read_entries,
+)
 from hookrow.errors import ConfigurationError
 from hookrow.providers.postmark import Postmark
 
@@ -231,10 +237,24 @@ def _imported(path: str) -> Schema:
     try:
         found = import_string(path)
     except ImportError as error:
-        raise ConfigurationError(f"{setting}, which cannot be imported: {error}.") from error
+        fault = _import_fault(error, path)
+        raise ConfigurationError(f"{setting}, which cannot be imported: {fault}.") from error
     if not isinstance(found, Schema):
         raise ConfigurationError(f"{setting}, which is not a Schema, but {kind_of(found)}.")
     return found
+
+
+def _import_fault(error: ImportError, path: str) -> str:
+    """Describe why Django's `import_string` failed, for the middle of a sentence.
+
+    Django reports any `AttributeError` as a name that the module lacks, also one that the module
+    raised, such as for a misspelled field of a model.
+    """
+    cause, name = error.__cause__, path.rpartition(".")[2]
+    if not isinstance(cause, AttributeError) or cause.name == name:
+        return str(error)
+    line = host_line(cause)
+    return f"{cause} ({line})" if line else str(cause)
 
 
 def _schema(tables: object) -> Schema:

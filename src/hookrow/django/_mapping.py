@@ -40,6 +40,7 @@ from hookrow.django._columns import (
     NeedsORM,
     check_plain,
     check_references,
+    check_tenant,
     check_value,
     column,
     column_name,
@@ -96,7 +97,7 @@ class ModelMapping:
     def check_tenant(self, tenant: Key, using: str) -> None:
         """Raise `SchemaMismatch` for a tenant that a field cannot hold in a database."""
         for field in self.tenants.values():
-            check_value(field, tenant, connections[using])
+            check_tenant(field, tenant, connections[using])
 
     @property
     def has_separate_rows(self) -> bool:
