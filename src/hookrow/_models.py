@@ -26,14 +26,14 @@ UNKNOWN_ATTRIBUTE = "<attribute>"
 """What a user has to replace in the lines to write: no attribute is known to be meant."""
 
 
-_MOST_LISTED = 12
+MOST_LISTED = 12
 """How many names a message lists."""
 
 
 def listed(names: Sequence[str], word: str = "and") -> str:
     """Return names for the middle of a sentence, at least one, with a word before the last."""
-    if len(names) > _MOST_LISTED:
-        names = [*names[:_MOST_LISTED], "others"]
+    if len(names) > MOST_LISTED:
+        names = [*names[:MOST_LISTED], "others"]
     *first, last = names
     return f"{', '.join(first)} {word} {last}" if first else last
 

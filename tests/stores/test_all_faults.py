@@ -222,6 +222,18 @@ def test_touch(empty_database_url: str, touch: str, text: str) -> None:
     assert "touch=None" in fault.text
 
 
+def test_a_model_without_a_mistake_is_not_written_again(empty_database_url: str) -> None:
+    """If only the database is behind a model, no line of the mapping changes."""
+    create_ordinary(empty_database_url)
+    run(empty_database_url, "ALTER TABLE people DROP COLUMN suppressed_at")
+    people = Role.of(Person, email=Person.contact, suppression_reason=None)
+    error = mismatch(empty_database_url, replace(ORDINARY, subscribers=people))
+    assert "'suppressed_at'. Person.suppressed_at declares it: run your migr" in str(error)
+    assert error.correction.startswith(
+        "To correct the mapping, write in the Schema:\n\ndispatches="
+    )
+
+
 def test_first_use(empty_database_url: str, caplog: pytest.LogCaptureFixture) -> None:
     """The same report is logged, once."""
     create_ordinary(empty_database_url)

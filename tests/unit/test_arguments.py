@@ -171,7 +171,7 @@ HOSTS: list[Case] = [
     ],
     (calling(ASGI, FastAPI()), "not FastAPI: write ASGI(receiver)."),
     (calling(Dashboard, URL, authorize=AUTHORIZE), f"not str: {NOT_A_STORE}"),
-    (calling(Dashboard, RECEIVER, authorize=AUTHORIZE), f"not Receiver: {NOT_A_STORE}"),
+    (calling(Dashboard, RECEIVER, authorize=AUTHORIZE), "not Receiver: write receiver.store."),
     (
         calling(dashboard, authorize=("ada", "x")),
         "authorize must be a function, not tuple: write def",

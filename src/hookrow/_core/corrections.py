@@ -24,7 +24,7 @@ from hookrow._core.schema import (
     nearest,
 )
 from hookrow._fault import Fault
-from hookrow._models import UNKNOWN_ATTRIBUTE
+from hookrow._models import MOST_LISTED, UNKNOWN_ATTRIBUTE
 
 YOUR_NAME = "..."
 """What a user has to replace in the lines to write: no column is known to be meant."""
@@ -80,9 +80,6 @@ _SIMILAR = 0.7
 _HAS_WORD = 0.8
 """How similar a name is that contains one of `_WORDS`. An optional column that the mapping does not
 name is suggested only from here on, because to leave it out is the better guess."""
-
-_MOST_LISTED = 12
-"""How many columns a message lists."""
 
 Suits = Callable[[str, str], bool]
 """Returns whether a column, the second argument, can stand for one of hookrow's names."""
@@ -279,8 +276,8 @@ def _hint(
     possible = [each for each in unused if table.suits(field, each)]
     if not possible:
         return f" No other {part} can hold {meaning}: add one, or name a view that has one."
-    listed = ", ".join(map(repr, possible[:_MOST_LISTED]))
-    more = ", and others" if len(possible) > _MOST_LISTED else ""
+    listed = ", ".join(map(repr, possible[:MOST_LISTED]))
+    more = ", and others" if len(possible) > MOST_LISTED else ""
     return (
         f" Name the {part} with {meaning}: {notation.entry(field, YOUR_NAME)}. It may be one of "
         f"those that are not mapped: {listed}{more}."

@@ -154,7 +154,8 @@ class Receiver:
         self.entries: Entries[Provider] = read_entries(providers)
         """The providers, by name."""
         _check_parts(self.entries, store)
-        self.store = store
+        self.store: SQLStore = store
+        """The store that it records in."""
         self.options: ReceiverOptions = ReceiverOptions(
             mount_path=mount_path,
             group=group,

@@ -410,4 +410,6 @@ def check_store(store: object) -> None:
     """Raise `ConfigurationError` for an object that is no store, such as a URL or an engine."""
     if not isinstance(store, SQLStore):
         line = 'SQLStore("postgresql://user@host/database") or SQLStore(engine)'
+        if isinstance(getattr(store, "store", None), SQLStore):  # of a receiver
+            line = "receiver.store"
         reject("The store", "an SQLStore", store, line)

@@ -148,7 +148,7 @@ def _mismatch(
     changed: dict[str, Collection[str]] = {
         name: each.columns
         for name, each in found.items()
-        if each.columns and (each.role != schema.roles[name] or _lacks_columns(each))
+        if each.columns and (each.role != schema.roles[name] or _needs_names(each))
     }
     view = found["subscribers"].proposed
     if view is not None:
@@ -164,8 +164,9 @@ def _mismatch(
     return SchemaMismatch(*distinct, correction=correction)
 
 
-def _lacks_columns(found: _FoundRole) -> bool:
-    return any(each.column for each in found.faults)
+def _needs_names(found: _FoundRole) -> bool:
+    """Return whether the lines of a role have gaps for names; a model declares all of its own."""
+    return not isinstance(found.role, ModelRole) and any(each.column for each in found.faults)
 
 
 def _corrected(schema: Schema, found: Mapping[str, _FoundRole]) -> Schema:
