@@ -46,6 +46,7 @@ PLACES = (
     "suppressions?reason=&list=&since=",
     "notifications",
     "notifications?rows=0",
+    "parked",
     "notification?id=1",
     f"subscriber?email={ADA}",
     f"dispatch?message_id={ADAS}",

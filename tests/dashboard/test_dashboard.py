@@ -772,7 +772,7 @@ def test_overview(store: SQLStore, visitor: Visitor, period: str) -> None:
     assert f"<h2>Last {period}</h2>" in page
     assert "<dt>Notifications</dt><dd>5</dd>" in page
     assert "2 of the last 5 were refused" in page
-    assert '<a href="./notifications?parked=1">1</a>' in page
+    assert '<a href="./parked?">1</a>' in page
     assert "<dt>Last notification</dt>" in page
     assert ">By first outcome</h2>" in page
     rates = re.findall(r'data-label="(\w+ \w+)" class="number">(.+?)<', page)
@@ -788,7 +788,7 @@ def test_overview_of_an_entry(store: SQLStore, visitor: Visitor) -> None:
     assert "<dt>Notifications</dt><dd>1</dd>" in page
     assert "./notifications?entry=sendgrid&amp;type=Bounce&amp;since=" in page
     assert "./notifications?entry=sendgrid&amp;reason=HardBounce&amp;since=" in page
-    assert "./notifications?entry=sendgrid&amp;parked=1" in page
+    assert "./parked?entry=sendgrid" in page
     assert '<a href="?entry=sendgrid&amp;period=day">' in page
     assert '<option value="sendgrid" selected>' in page
     assert '<input type="hidden" name="period" value="week">' in page

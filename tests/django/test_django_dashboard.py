@@ -72,6 +72,7 @@ def test_permissions(project: Site) -> None:
     for page, query in (("subscriber", {"email": ADA}), ("notification", {"id": "1"})):
         assert b'method="post"' not in get(project, page, **query).content
         assert project.client.post(f"{MOUNT}{page}").status_code == 403
+    assert project.client.post(f"{MOUNT}parked").status_code == 403
     project.log_in("view_notification", "replay_notification", "change_subscriber")
     page = get(project, "subscriber", email=ADA)
     assert b'method="post"' in page.content
@@ -80,6 +81,8 @@ def test_permissions(project: Site) -> None:
     assert project.client.post(*posted).status_code == 403  # of an unknown origin
     own = {"Sec-Fetch-Site": "same-origin"}
     assert project.client.post(*posted, headers=own).status_code == 303
+    replay = (f"{MOUNT}parked", "action=replay", "application/x-www-form-urlencoded")
+    assert b"No notification was replayed." in project.client.post(*replay, headers=own).content
     assert Subscriber.objects.get(email=ADA).suppression_reason == "asked"
     assert "staff-3" in get(project, "notification", id="2").content.decode()
 

@@ -213,6 +213,7 @@ def replay_entries(
     parsers: Parsers,
     *,
     any_mapping: bool = False,
+    patience: float | None = None,
 ) -> list[Outcome]:
     """Record entries of a store's log again, and count a retry of each; return their outcomes.
 
@@ -225,7 +226,7 @@ def replay_entries(
         return []
     readable = {each.fingerprint for each in arrivals}
     log.count_retries([each.id for each in entries if each.fingerprint in readable])
-    return replay(store, arrivals, clock=clock)
+    return replay(store, arrivals, clock=clock, patience=patience)
 
 
 def replay_ready(

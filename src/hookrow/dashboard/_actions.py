@@ -12,9 +12,10 @@ from hookrow._receiver.clock import measured_clock
 from hookrow._receiver.replay import replay_entries
 from hookrow.dashboard._forms import BadRequest, Fields, link, parse
 from hookrow.dashboard._queries import Context, find_entry
+from hookrow.dashboard._templating import Redirect, View
 from hookrow.stores._errors import Rejected, WrongMapping
 
-FORM_FIELDS = ("action", "reason", "email")
+FORM_FIELDS = ("action", "reason", "email", "after", "last", "recorded", "refused")
 """The fields of all forms."""
 
 RESULTS = {
@@ -38,10 +39,13 @@ messages."""
 
 
 class Done(NamedTuple):
-    """A completed action: a summary for the log, without addresses, and the page to show next."""
+    """A completed action: a summary for the log, without addresses, and the page to show next.
+
+    A view is the response itself, so that it can state what a link must not be able to forge.
+    """
 
     summary: str
-    location: str
+    page: Redirect | View
 
 
 def replay(context: Context, fields: Fields, form: Fields, _: str) -> Done:
@@ -51,7 +55,7 @@ def replay(context: Context, fields: Fields, form: Fields, _: str) -> Done:
     entry = find_entry(context, fields)
     result = _replay(context, entry)
     query = link({}, id=entry.id, done=result)
-    return Done(f"replayed notification {entry.id}: {result}", f"notification?{query}")
+    return Done(f"replayed notification {entry.id}: {result}", Redirect(f"notification?{query}"))
 
 
 def _replay(context: Context, entry: StoredEntry) -> str:
@@ -102,4 +106,4 @@ def change_suppression(context: Context, fields: Fields, form: Fields, user: str
     if message_id is not None:
         page, row = "dispatch", {"message_id": message_id}
     location = f"{page}?{link(row | ({} if entry is None else {'entry': entry}), done=result)}"
-    return Done(f"requested a manual change ({action}): {result}", location)
+    return Done(f"requested a manual change ({action}): {result}", Redirect(location))

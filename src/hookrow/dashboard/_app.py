@@ -27,6 +27,7 @@ from hookrow.dashboard._forms import (
     NotFound,
     parse_fields,
 )
+from hookrow.dashboard._parked import PARKED_FILTERS, parked, replay_parked
 from hookrow.dashboard._queries import Context
 from hookrow.dashboard._suppressions import SUPPRESSION_FILTERS, download, suppressions
 from hookrow.dashboard._templating import Redirect, View, render, static_files
@@ -62,6 +63,7 @@ PAGES = {
     "suppressions": Page(suppressions, (*SUPPRESSION_FILTERS, "before", "after")),
     "suppressions.csv": Page(download, SUPPRESSION_FILTERS),
     "notifications": Page(_pages.notifications, (*LOG_FILTERS, "before", "after", "rows")),
+    "parked": Page(parked, (*PARKED_FILTERS, "before", "after"), replay_parked),
     "notification": Page(_pages.notification, ("id", "done"), _actions.replay),
     "subscriber": Page(_pages.subscriber, ("email", *_HISTORY_FIELDS), _actions.change_suppression),
     "search": Page(_pages.search, ("q",)),
@@ -241,28 +243,38 @@ class Dashboard(Handler):
             raise NotFound("This page does not exist.")
         page = PAGES[name]
         if reads:
-            return self._show(page, address, head, user, may=name in allowed)
+            return self._show(page, address, head, user, allowed)
         if head.method != "POST" or page.act is None:
             return _not_allowed(address, form=page.act is not None)
         if name not in allowed:
             raise Forbidden("You may view this page, but not submit its forms.")
-        return self._submit(page, page.act, address.base, request, user)
+        return self._submit(page, page.act, address, request, user)
 
     def _show(
-        self, page: Page, address: Address, head: RequestHead, user: str, *, may: bool
+        self,
+        page: Page,
+        address: Address,
+        head: RequestHead,
+        user: str,
+        allowed: Collection[str],
     ) -> Response:
-        name, base = address
         view = page.show(self._context, parse_fields(head.query, page.fields))
-        if isinstance(view, Redirect):
-            return _redirect(base, view.location)
         if isinstance(view, Response):
             if head.method == "GET":
                 _log_action(head, user, "downloaded suppressions as CSV")
             return view
+        return self._render(view, address, user, may=address.name in allowed)
+
+    def _render(self, view: View | Redirect, address: Address, user: str, *, may: bool) -> Response:
+        name, base = address
+        if isinstance(view, Redirect):
+            return Response(303, b"", {"Location": f"{base}{view.location}"})
         tenants = self._context.parsers.have_tenants
         return render(view, user=user, page=name, base=base, may=may, tenants=tenants)
 
-    def _submit(self, page: Page, act: Action, base: str, request: Request, user: str) -> Response:
+    def _submit(
+        self, page: Page, act: Action, address: Address, request: Request, user: str
+    ) -> Response:
         head = request.head
         form = parse_fields(request.body.decode("utf-8", "replace"), _actions.FORM_FIELDS)
         if not _auth.is_own_form(head):
@@ -272,7 +284,7 @@ class Dashboard(Handler):
             )
         action = act(self._context, parse_fields(head.query, page.fields), form, user)
         _log_action(head, user, action.summary)
-        return _redirect(base, action.location)
+        return self._render(action.page, address, user, may=True)
 
 
 def _not_authenticated(head: RequestHead, cause: str, error: Exception | None = None) -> Response:
@@ -327,10 +339,6 @@ def _not_allowed(address: Address, *, form: bool = False) -> Response:
     """Return the response to a method that a page, which may have a form, does not support."""
     allow = "GET, HEAD, POST" if form else "GET, HEAD"
     return _error(address, 405, "This page does not support this method.", {"Allow": allow})
-
-
-def _redirect(base: str, location: str) -> Response:
-    return Response(303, b"", {"Location": f"{base}{location}"})
 
 
 def _secure(response: Response) -> Response:

@@ -39,7 +39,7 @@ MAX_FIELD_LENGTH = 1000
 _SAFE = "".join({*punctuation} - {"%"})
 """The characters that stay readable in an encoded value."""
 
-_ID_FORMAT = re.compile(r"[0-9]{1,18}")
+_NUMBER_FORMAT = re.compile(r"[0-9]{1,18}")
 
 ENCODED = "*"
 """The end of the name of a field whose value is percent-encoded, as in RFC 8187.
@@ -132,8 +132,8 @@ def parse(fields: Fields, name: str) -> Any:  # noqa: ANN401 - depends on the fi
         raise BadRequest(f"{name} must be {expected}, not {fields[name][:50]!r}.") from error
 
 
-def _parse_id(text: str) -> int:
-    if not _ID_FORMAT.fullmatch(text):
+def _parse_number(text: str) -> int:
+    if not _NUMBER_FORMAT.fullmatch(text):
         raise ValueError
     return int(text)
 
@@ -155,12 +155,14 @@ def _parse_flag(text: str) -> bool:
     return True
 
 
-_ID_FIELD = (_parse_id, "the ID of a notification")
+_ID_FIELD = (_parse_number, "the ID of a notification")
+_NUMBER_FIELD = (_parse_number, "a number")
 _OUTCOME_FIELD = (Result, f"one of {', '.join(each.value for each in Result)}")
 _TIME_FIELD = (_parse_time, "a time such as 2026-03-04T05:06")
 
 _PARSERS: Mapping[str, tuple[Callable[[str], object], str]] = {
-    **dict.fromkeys(("id", "before", "after", "rows"), _ID_FIELD),
+    **dict.fromkeys(("id", "before", "after", "rows", "last"), _ID_FIELD),
+    **dict.fromkeys(("recorded", "refused"), _NUMBER_FIELD),
     **dict.fromkeys(("since", "until"), _TIME_FIELD),
     **dict.fromkeys(("outcome", "first_outcome"), _OUTCOME_FIELD),
     "entry": (_parse_entry, "the name of an entry of the receiver"),

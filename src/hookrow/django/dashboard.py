@@ -91,7 +91,7 @@ def _allowed(user: Any) -> Collection[str]:  # noqa: ANN401 - the project's own
     meta = store().mapping.models["subscribers"]._meta
     change = f"{meta.app_label}.change_{meta.model_name}"
     needed = {
-        "notification": "hookrow.replay_notification",
+        **dict.fromkeys(("notification", "parked"), "hookrow.replay_notification"),
         "subscriber": change,
         "dispatch": change,
     }
