@@ -842,6 +842,7 @@ def test_overview_while_counting(
         "delays": Delays(median=timedelta(seconds=3), p95=timedelta(minutes=5), count=1000),
     }
     counting = replace(overview, **changed)
+    receive(store, testing.delivery(ADA, ADAS, at=AT))
     monkeypatch.setattr(Statistics, "overview", lambda *_: counting)
     page = re.sub("<time[^>]*>", "", visitor.shows("/"))
     reason = "The hourly counts are not up to date"

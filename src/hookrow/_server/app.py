@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from hookrow._concurrency import PeriodicTask
 from hookrow._core.notification import Arrival, Outcome, Refusal
 from hookrow._describe import describe_by_entry, pluralize
-from hookrow._http import RequestHead
+from hookrow._http import RequestHead, endpoint_path
 from hookrow._observability.logging import outcome_name, rate_limit
 from hookrow._observability.observer import GroupEnd, Observer
 from hookrow._receiver.entries import Entry
@@ -298,6 +298,7 @@ def _dashboard(
         receiver.store,
         authorize=basic(DASHBOARD_USER, password or settings.generated_password),
         providers=receiver.entries,
+        endpoint=endpoint_path(settings.mount_path),
         provider_status=provider_status,
         keep_bodies=settings.bodies,
     )

@@ -10,10 +10,19 @@ from inspect import iscoroutine
 from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from hookrow._arguments import check_flags, check_function, is_async, kind_of
+from hookrow._arguments import check_flags, check_function, is_async, kind_of, reject
 from hookrow._describe import printable
 from hookrow._faults import describe_bug, describe_fault, log_fault, type_name, without_values
-from hookrow._http import Handler, Request, RequestHead, Response, plain, reject_call
+from hookrow._http import (
+    ENDPOINT,
+    Handler,
+    Request,
+    RequestHead,
+    Response,
+    is_loopback,
+    plain,
+    reject_call,
+)
 from hookrow._observability.logging import mask_email
 from hookrow._receiver.entries import Parsers, Tenant, check_tenants, read_parsers
 from hookrow._statistics import Statistics
@@ -101,19 +110,21 @@ It is shorter than the time that `asgi` waits for a handler, so that the page ca
 class Address(NamedTuple):
     """The name of a page or file, and the URL of the dashboard relative to the request's.
 
-    A trailing slash changes only the relative URL.
+    A trailing slash changes only the relative URL. `origin` is the beginning of the host's public
+    URLs, such as `https://app.example.com`.
     """
 
     name: str
     base: str
+    origin: str
 
     @classmethod
     def of(cls, head: RequestHead) -> Address:
         """Return the address of a request."""
-        path = _path_below_root(head)
+        path, origin = _path_below_root(head), _origin(head)
         if not path and (last := head.path.rpartition("/")[2]):
-            return cls("", f"./{quote(last)}/")
-        return cls(path.strip("/"), "../" * (path.count("/") - 1) or "./")
+            return cls("", f"./{quote(last)}/", origin)
+        return cls(path.strip("/"), "../" * (path.count("/") - 1) or "./", origin)
 
 
 class Dashboard(Handler):
@@ -121,9 +132,11 @@ class Dashboard(Handler):
 
     `authorize` authenticates users: `basic(user, password)`, or a function of the host.
     `providers` is `receiver.entries`, or the first argument of the `Receiver`, in which a class may
-    take the place of each provider. `provider_status` returns a line about the webhooks
-    at the provider for the overview, or None; it must not block. With `keep_bodies=False`, the log
-    does not store the author of a manual change.
+    take the place of each provider. `endpoint` is the path or the URL of the receiver's endpoint,
+    such as "/mail/provider/webhooks", which the overview shows until the first notification
+    arrives. `provider_status` returns a line about the webhooks at the provider for the overview,
+    or None; it must not block. With `keep_bodies=False`, the log does not store the author of a
+    manual change.
 
     A page waits at most about ten seconds for the database; in ASGI hosts, the response is a 503
     after five. In WSGI hosts and in Django, it waits in the thread of the request; in Django, the
@@ -133,12 +146,16 @@ class Dashboard(Handler):
     and if another argument is not valid.
     """
 
+    _command = "hookrow"
+    """The command of the host, which the overview shows."""
+
     def __init__(
         self,
         store: SQLStore,
         *,
         authorize: _auth.Authorize | None = None,
         providers: ParserOrParsers = Postmark,
+        endpoint: str | None = None,
         provider_status: Callable[[], str | None] | None = None,
         keep_bodies: bool = True,
     ) -> None:
@@ -156,6 +173,8 @@ class Dashboard(Handler):
             )
         parsers = read_parsers(providers)
         check_tenants(parsers, store)
+        if endpoint is not None:
+            _check_endpoint(endpoint)
         if provider_status is not None:
             check_function("provider_status", provider_status)
         check_flags(keep_bodies=keep_bodies)
@@ -164,6 +183,8 @@ class Dashboard(Handler):
             store,
             Statistics(store),
             parsers,
+            endpoint=endpoint,
+            command=self._command,
             provider_status=provider_status or (lambda: None),
             keep_bodies=keep_bodies,
         )
@@ -266,11 +287,13 @@ class Dashboard(Handler):
         return self._render(view, address, user, may=address.name in allowed)
 
     def _render(self, view: View | Redirect, address: Address, user: str, *, may: bool) -> Response:
-        name, base = address
+        name, base, origin = address
         if isinstance(view, Redirect):
             return Response(303, b"", {"Location": f"{base}{view.location}"})
         tenants = self._context.parsers.have_tenants
-        return render(view, user=user, page=name, base=base, may=may, tenants=tenants)
+        return render(
+            view, user=user, page=name, base=base, origin=origin, may=may, tenants=tenants
+        )
 
     def _submit(
         self, page: Page, act: Action, address: Address, request: Request, user: str
@@ -307,6 +330,22 @@ def _log_action(head: RequestHead, user: str, summary: str) -> None:
         head.request_id,
         extra={"request_id": head.request_id},
     )
+
+
+def _check_endpoint(endpoint: object) -> None:
+    """Raise `ConfigurationError` unless an endpoint is a path or a URL."""
+    if not isinstance(endpoint, str) or not endpoint.startswith(("/", "http://", "https://")):
+        reject("endpoint", "a path or a URL", endpoint, f'endpoint="/mail{ENDPOINT}"')
+
+
+def _origin(head: RequestHead) -> str:
+    """Return the beginning of the public URLs of the host to which a request was sent.
+
+    A proxy often terminates TLS, so the scheme of the request says nothing; providers need HTTPS.
+    """
+    host = (head.header("host") or b"localhost").decode("latin-1")
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return f"{'http' if is_loopback(name) else 'https'}://{host}"
 
 
 def _path_below_root(head: RequestHead) -> str:

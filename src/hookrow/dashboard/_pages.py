@@ -18,6 +18,7 @@ from hookrow._receiver.replay import parse_entry
 from hookrow._statistics import Period, count
 from hookrow.dashboard import _queries
 from hookrow.dashboard._actions import RESULTS
+from hookrow.dashboard._first_steps import first_steps
 from hookrow.dashboard._forms import (
     LOG_FILTERS,
     BadRequest,
@@ -50,16 +51,23 @@ LOG_PERIODS = {
 
 
 def overview(context: Context, fields: Fields) -> View:
-    """Show the state of the webhook, and the figures for a period."""
+    """Show the state of the webhook, and the figures for a period.
+
+    Until the first notification arrives, show how to set the webhook up instead.
+    """
     period, entry = parse(fields, "period") or Period.DAY, parse(fields, "entry")
     statistics = context.statistics
     now = datetime.now(UTC)
     counts = None
     with suppress(StoreError):
         counts = statistics.table_counts(0)
+    present = statistics.present(now, entry)
+    is_first = present.logged and present.last_received is None and entry is None
     values = {
         "title": "Overview",
-        "present": statistics.present(now, entry),
+        "present": present,
+        "first_steps": first_steps(context) if is_first else (),
+        "command": context.command,
         "entry_names": context.entry_choices(now),
         "entry": entry or "",
         "period": period,

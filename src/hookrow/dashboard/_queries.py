@@ -56,11 +56,13 @@ _TYPE_OF_COLUMN = {
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The store, and the arguments of `Dashboard`."""
+    """The store, the arguments of `Dashboard`, and the command of the host."""
 
     store: SQLStore
     statistics: Statistics
     parsers: Parsers
+    endpoint: str | None
+    command: str
     provider_status: Callable[[], str | None]
     keep_bodies: bool
 

@@ -7,6 +7,7 @@ replaying and suppressing need the same permissions as in the admin.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from django.contrib.admin.views.decorators import staff_member_required
 from django.core.exceptions import PermissionDenied
 from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
-from django.urls import URLPattern, re_path
+from django.urls import NoReverseMatch, URLPattern, re_path, reverse
 from django.views.decorators.csrf import csrf_exempt
 
 from hookrow._core.notification import Refusal
@@ -61,9 +62,24 @@ def _respond(request: HttpRequest, path: str) -> HttpResponse | StreamingHttpRes
 urlpatterns: list[URLPattern] = [re_path("^(?P<path>.*)$", _respond, name="dashboard")]
 
 
+class _Dashboard(Dashboard):
+    """Shows the command of the project."""
+
+    _command = "python manage.py hookrow"
+
+
 @lru_cache(maxsize=1)
 def _handler(store: DjangoStore, parsers: Parsers, *, keep_bodies: bool) -> Dashboard:
-    return Dashboard(store, authorize=lambda _: False, providers=parsers, keep_bodies=keep_bodies)
+    endpoint = None
+    with suppress(NoReverseMatch):  # another process may have the endpoint
+        endpoint = reverse("hookrow:webhooks")
+    return _Dashboard(
+        store,
+        authorize=lambda _: False,
+        providers=parsers,
+        endpoint=endpoint,
+        keep_bodies=keep_bodies,
+    )
 
 
 def _streamed(

@@ -137,6 +137,10 @@ class SNS(EventProvider):
 
     credential = "topic"
     proof = _SNS_TYPE
+    setup = (
+        "Create an HTTPS subscription of the topic for the URL; hookrow confirms it if the ARN of "
+        "the topic is in its settings."
+    )
     _key: RSAPrivateKey | None = None
     """The key of a provider that `generate` has returned."""
 

@@ -52,6 +52,7 @@ class StandardWebhooks(BuiltIn):
     """
 
     proof = "webhook-signature"
+    setup = "Copy the signing secret of the webhook to the settings of hookrow."
     tolerance: ClassVar[str] = f"{MAX_DIFFERENCE // 60} minutes ago or ahead"
 
     def __init__(self, *secrets: str, clock: Callable[[], float] = time) -> None:

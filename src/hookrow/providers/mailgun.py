@@ -169,6 +169,7 @@ class Mailgun(EventProvider):
 
     name = "mailgun"
     credential = "signing_key"
+    setup = "Copy the HTTP webhook signing key of the account to the settings of hookrow."
     proof = "Content-Type"  # which says whether the body has a signature
     wrong_signature = "the key differs"  # nothing else is signed
     tolerance: ClassVar[str] = (

@@ -162,6 +162,9 @@ class Mandrill(EventProvider):
 
     name = "mandrill"
     credential = "key"
+    setup = (
+        "Copy the key of the webhook, which exists once it is created, to the settings of hookrow."
+    )
     options: ClassVar[Mapping[str, Option]] = MappingProxyType({"url": Option(is_required=True)})
     proof = _SIGNATURE_HEADER
     wrong_signature = (

@@ -191,6 +191,7 @@ class SendGrid(EventProvider):
 
     name = "sendgrid"
     credential = "public_key"
+    setup = "Enable the signature, and copy the verification key to the settings of hookrow."
     options: ClassVar[Mapping[str, Option]] = MappingProxyType(
         {"message_id_key": Option(), "groups": Option(bool)}
     )
