@@ -161,7 +161,9 @@ def test_paths(
 
 WRONG: list[tuple[str, dict[str, str], int, str]] = [
     ("/", {"period": "year"}, 400, "period must be one of hour, day, week, month, not"),
-    ("/lists", {"sort": "x"}, 400, "Unknown field"),
+    ("/lists", {"sort": "x"}, 400, "sort must be one of sent, delivered, opened, subscribed, "),
+    ("/lists", {"page": "x"}, 400, "page must be a number, not"),
+    ("/lists", {"order": "x"}, 400, "Unknown field"),
     ("/notification", {}, 400, "The field id is required."),
     ("/notification", {"id": "7"}, 404, "The log has no notification with the ID 7."),
     ("/dispatch", {"message_id": "none"}, 404, "Neither the dispatches nor the log contain"),
@@ -861,7 +863,7 @@ def test_lists(
     store: SQLStore, tables: Tables, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page shows the counts of all rows, the largest lists, and the reasons."""
-    monkeypatch.setattr("hookrow.dashboard._pages.MAX_LISTED", 1)
+    monkeypatch.setattr("hookrow.dashboard._lists.PAGE_SIZE", 1)
     ada, second, third = tables.subscriber(ADA).id, tables.add_list("2"), tables.add_list("3")
     for message_id, list_ in (("m-2", second), ("m-3", second), ("m-4", third)):
         tables.add_dispatch(message_id, ada, list_)
@@ -873,13 +875,59 @@ def test_lists(
     page = visitor.shows("/lists")
     assert "<dt>Undelivered</dt><dd>1 <small>" in page
     assert '<dt>Undelivered</dt><dd><a href="./lists">1</a> <small>' in visitor.shows("/")
-    cells = re.findall(r'data-label="(\w+)"[^>]*><(?:span|bdi)>(.+?)<', page)
+    cells = re.findall(r'data-label="(\w+)"[^>]*>(?:<a[^>]*>)?<(?:span|bdi)>(.+?)<', page)
     assert cells[:3] == [("List", "2"), ("Sent", "2"), ("Delivered", "1 ")]
     assert page.count('data-label="Sent"') == 1
-    assert "Showing 1 of 3 lists" in page
+    assert "Lists 1 to 1 of 3, most sent first." in page
     assert "<dt>Sent</dt><dd>4</dd>" in page
     assert "<dt>Delivery rate</dt><dd>25.0%</dd>" in page
     assert "<bdi>&lt;i&gt;</bdi>" in page
+
+
+@pytest.fixture
+def many_lists(store: SQLStore, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Add lists to that of Ada: more than fit a page, or than can be chosen from."""
+    monkeypatch.setattr("hookrow.dashboard._lists.PAGE_SIZE", 2)
+    monkeypatch.setattr("hookrow.dashboard._suppressions.MAX_LISTS_TO_CHOOSE", 1)
+    ada = tables.subscriber(ADA).id
+    for number, name in enumerate(["b", "<c>", "A"], 1):
+        list_ = tables.add_list(name)
+        for n in range(number):
+            tables.add_dispatch(f"{name}-{n}", ada, list_)
+    tables.add_subscription(tables.add_list("d"), ada)
+    receive(store, testing.delivery(ADA, "b-0", at=AT))
+
+
+@pytest.mark.usefixtures("many_lists")
+def test_pages_of_lists(visitor: Visitor) -> None:
+    """Lists are sorted, searched and paged; each with subscriptions links to its suppressions."""
+    eventually(lambda: "All time, as of" in visitor.shows("/lists"))
+
+    def listed(**query: object) -> list[str]:
+        page = visitor.shows("/lists", **query)
+        return re.findall(r'data-label="List">(?:<a[^>]*>)?<bdi>(.+?)<', page)
+
+    assert listed() == listed(page=0) == ["A", "&lt;c&gt;"]
+    assert listed(page=2) == ["news", "b"]
+    assert listed(page=3) == listed(page=99) == ["d"]
+    assert listed(sort="name") == ["&lt;c&gt;", "A"]
+    assert listed(sort="delivered") == ["b", "news"]
+    assert listed(sort="subscribed")[0] == "d"
+    assert listed(list=" a ") == ["A"]
+    assert listed(list="5") == ["d"]
+    page = visitor.shows("/lists", sort="name", list="e", page=1)
+    assert listed(sort="name", list="e") == ["news"]
+    assert 'aria-sort="ascending"><a href="?list=e&amp;sort=name">List' in page
+    assert 'href="?list=e&amp;sort=sent">Sent' in page
+    assert "No list matches <q><bdi>&lt;x" in visitor.shows("/lists", list="<x")
+    page = visitor.shows("/lists", page=2)
+    assert 'rel="prev" href="?page=1"' in page
+    assert 'rel="next" href="?page=3"' in page
+    page = visitor.shows("/lists", page=3)
+    assert 'rel="next"' not in page
+    assert '<a href="./suppressions?list=5"><bdi>d</bdi></a>' in page
+    assert "No suppressions found" in visitor.shows("/suppressions", list="5")
+    assert visitor.get("/suppressions", list="4").status == 400  # it has no subscriptions
 
 
 @IN_BOTH_STORES

@@ -36,6 +36,7 @@ from hookrow.dashboard._forms import (
     NotFound,
     parse_fields,
 )
+from hookrow.dashboard._lists import LIST_FIELDS, lists
 from hookrow.dashboard._parked import PARKED_FILTERS, parked, replay_parked
 from hookrow.dashboard._queries import Context
 from hookrow.dashboard._suppressions import SUPPRESSION_FILTERS, download, suppressions
@@ -68,7 +69,7 @@ _HISTORY_FIELDS = ("entry", "before", "after", "done")
 
 PAGES = {
     "": Page(_pages.overview, ("period", "entry")),
-    "lists": Page(_pages.lists),
+    "lists": Page(lists, LIST_FIELDS),
     "suppressions": Page(suppressions, (*SUPPRESSION_FILTERS, "before", "after")),
     "suppressions.csv": Page(download, SUPPRESSION_FILTERS),
     "notifications": Page(_pages.notifications, (*LOG_FILTERS, "before", "after", "rows")),

@@ -162,7 +162,7 @@ _TIME_FIELD = (_parse_time, "a time such as 2026-03-04T05:06")
 
 _PARSERS: Mapping[str, tuple[Callable[[str], object], str]] = {
     **dict.fromkeys(("id", "before", "after", "rows", "last"), _ID_FIELD),
-    **dict.fromkeys(("recorded", "refused"), _NUMBER_FIELD),
+    **dict.fromkeys(("recorded", "refused", "page"), _NUMBER_FIELD),
     **dict.fromkeys(("since", "until"), _TIME_FIELD),
     **dict.fromkeys(("outcome", "first_outcome"), _OUTCOME_FIELD),
     "entry": (_parse_entry, "the name of an entry of the receiver"),

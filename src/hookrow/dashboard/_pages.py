@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from heapq import nlargest
-from operator import attrgetter
 
 from hookrow._core.log_entry import StoredEntry
 from hookrow._core.notification import KNOWN_REASONS
@@ -36,10 +34,6 @@ from hookrow.providers._base import mask
 from hookrow.stores._errors import StoreError
 from hookrow.stores._log import KNOWN_TYPES, OTHER, Query
 from hookrow.stores._log_operations import with_bodies
-
-MAX_LISTED = 500
-"""The maximum number of lists on a page: those with the most dispatches are shown."""
-
 
 LOG_PERIODS = {
     "Hour": timedelta(hours=1),
@@ -76,23 +70,6 @@ def overview(context: Context, fields: Fields) -> View:
         "figures": partial(render_figures, statistics.overview(period, now, entry)),
     }
     return View("overview.html", values)
-
-
-def lists(context: Context, _: Fields) -> View:
-    """Show the counts of all dispatches, subscriptions and suppressions, by list and reason."""
-    counts = context.statistics.table_counts()
-    all_lists = counts.lists if counts else ()
-    too_many = len(all_lists) > MAX_LISTED
-    lists = nlargest(MAX_LISTED, all_lists, attrgetter("sent")) if too_many else all_lists
-    values = {
-        "title": "Totals",
-        "counts": counts,
-        "lists": lists,
-        "by_list": any(each.list is not None for each in all_lists),
-        "most_sent": max((each.sent for each in all_lists), default=0),
-        "most_subscribed": max((each.subscribed or 0 for each in all_lists), default=0),
-    }
-    return View("lists.html", values)
 
 
 def notifications(context: Context, fields: Fields) -> View:

@@ -166,6 +166,8 @@ def parse_filter(context: Context, lists: Mapping[Key, str], fields: Fields) -> 
     reason, list_ = fields.get("reason"), fields.get("list")
     keys = {str(key): key for key in lists}
     if list_ is not None and list_ not in keys:
+        keys |= _counted_lists(context)
+    if list_ is not None and list_ not in keys:
         raise BadRequest(f"There is no list {list_[:50]!r} with subscriptions.")
     entry = parse(fields, "entry")
     tenant = None if entry is None else context.store.tenants.get(entry)
@@ -183,6 +185,21 @@ def find_lists(reader: SQLSuppressions) -> Mapping[Key, str]:
     """Return the lists to choose from; none if the table has no index by which to find them."""
     with suppress(StoreError), limited_to(LIST_TIMEOUT):
         return reader.lists(limit=MAX_LISTS_TO_CHOOSE)
+    return {}
+
+
+def _counted_lists(context: Context) -> Mapping[str, Key]:
+    """Return the keys of the lists with subscriptions that the last count found, by their text.
+
+    They may be more than can be chosen from, because the page of totals links to all of them.
+    """
+    with suppress(StoreError):
+        if counts := context.statistics.table_counts(FIRST_COUNT_TIMEOUT):
+            return {
+                str(each.list): each.list
+                for each in counts.lists
+                if each.list is not None and each.subscribed
+            }
     return {}
 
 
