@@ -30,6 +30,7 @@ from hookrow.stores.sql._dialects.base import Dialect
 from hookrow.stores.sql._log import SQLLog
 from hookrow.stores.sql._role_tables import RoleTables
 from hookrow.stores.sql._row_counts import SQLRowCounts
+from hookrow.stores.sql._row_search import SQLRowSearch
 from hookrow.stores.sql._statements import STATEMENTS
 from hookrow.stores.sql._statements.base import Statement, Statements
 from hookrow.stores.sql._suppressions import SQLSuppressions
@@ -112,7 +113,9 @@ def test_statements_on_rows(dialect: str, schema: str, request: pytest.FixtureRe
     golden = SCHEMAS[schema]
     tables = RoleTables(golden.schema, columns(golden, dialect), DIALECTS[dialect])
     statements = STATEMENTS[dialect](tables)
-    titled = chain(on_rows(statements), of_figures(tables), of_suppressions(tables))
+    titled = chain(
+        on_rows(statements), of_figures(tables), of_suppressions(tables), of_searches(tables)
+    )
     compare(FOLDER / dialect / f"{schema}.sql", titled, request)
 
 
@@ -266,6 +269,20 @@ def of_suppressions(tables: RoleTables) -> Iterator[tuple[str, str]]:
             "read those of a small list": lambda: reader.read(whole, direct, limit=10),
         }
     return database.titled(steps)
+
+
+def of_searches(tables: RoleTables) -> Iterator[tuple[str, str]]:
+    """Yield the statements that find rows for people."""
+    database = NotedDatabase(tables.dialect)
+    rows = SQLRowSearch(database, lambda: tables)
+    return database.titled(
+        {
+            "emails that begin with a text": lambda: rows.emails("ada", limit=10),
+            "message ids that begin with a text": lambda: rows.message_ids("m-", limit=10),
+            "the messages of a subscriber": lambda: rows.messages(7, limit=10),
+            "the lists of a subscriber": lambda: rows.subscriptions(7, limit=10),
+        }
+    )
 
 
 def on_the_log(url: str) -> Iterator[tuple[str, str]]:

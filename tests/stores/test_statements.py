@@ -22,6 +22,7 @@ from hookrow._core.result import Result
 from hookrow._receiver.recorder import record
 from hookrow.stores._log import START, DueKind, Query
 from hookrow.stores.sql._log import SQLLog
+from hookrow.stores.sql._row_search import SQLRowSearch
 from hookrow.stores.sql._suppressions import Filter, SuppressionRange
 from times import DAY, MINUTE
 
@@ -161,11 +162,15 @@ def test_notification_in_django(home: Home, sent: Notification, *, changes_many:
             lambda log: log.oldest(Query(parked=True), limit=64),
             "hookrow_parked ",
         ),
+        (
+            lambda log: log.oldest(Query(parked=True, ids=range(1, 9000)), limit=64),
+            "hookrow_parked ",
+        ),
         (lambda log: log.parked(["m-1", "m-2"]), "hookrow_parked_message_id"),
     ],
     ids=[
         *("hopeful", "failing", "missing", "ended", "expired", "newest expired", "oldest failed"),
-        *("newest", "oldest", "messages"),
+        *("newest", "oldest", "range", "messages"),
     ],
 )
 def test_parked(home: Home, read: Callable[[SQLLog], object], index: str) -> None:
@@ -201,6 +206,32 @@ def test_changes_for_a_consumer(home: Home) -> None:
     found = [each for each in executed if "WHERE change_number" in each[0]]
     assert len(found) >= 2
     assert plan(home, found).count("hookrow_change_numbers") == len(found)
+
+
+@pytest.mark.parametrize(
+    ("search", "indexes"),
+    [
+        (lambda rows: rows.emails("s7", limit=20), ["hookrow_subscribers_email"]),
+        (
+            lambda rows: rows.message_ids("m7", limit=20),
+            ["hookrow_dispatches_message_id", "sqlite_autoindex_hookrow_dispatches"],
+        ),
+        (lambda rows: rows.messages(7, limit=20), ["hookrow_dispatches_subscriber_id"]),
+        (
+            lambda rows: rows.subscriptions(7, limit=20),
+            ["hookrow_subscriptions_subscriber_id", "sqlite_autoindex_hookrow_subscriptions"],
+        ),
+    ],
+    ids=["emails", "message ids", "messages", "subscriptions"],
+)
+def test_searches(
+    home: Home, search: Callable[[SQLRowSearch], Sequence[object]], indexes: Sequence[str]
+) -> None:
+    """Rows are found for people by an index, and not by reading the whole table."""
+    with statements(home) as executed:
+        assert search(home.store.row_search)
+    found = plan(home, executed, scans=False)
+    assert any(each in found for each in indexes), found
 
 
 def test_changes_of_a_person(home: Home) -> None:

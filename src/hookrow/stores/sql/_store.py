@@ -31,6 +31,7 @@ from hookrow.stores.sql._log import SQLLog
 from hookrow.stores.sql._mapping_record import REMEDY, MappingRecord, conditions_key
 from hookrow.stores.sql._role_tables import RoleTables
 from hookrow.stores.sql._row_counts import SQLRowCounts
+from hookrow.stores.sql._row_search import SQLRowSearch
 from hookrow.stores.sql._sqlite import SQLiteMemory
 from hookrow.stores.sql._statements.base import Statements
 from hookrow.stores.sql._suppressions import SQLSuppressions
@@ -79,6 +80,9 @@ class SQLStore:
 
     suppressions: SQLSuppressions
     """Reads the suppressed subscribers."""
+
+    row_search: SQLRowSearch
+    """Finds rows by the beginning of a text, and those of a subscriber."""
 
     mapping_key: str
     """Identifies, in the spool, the conditions that hide rows (`where`) and the columns of tenants;
@@ -323,6 +327,7 @@ class SQLStore:
         self.log = SQLLog(database, schema, self._verified) if schema.log else None
         self.row_counts = SQLRowCounts(database, lambda: self.role_tables)
         self.suppressions = SQLSuppressions(database, schema, lambda: self.role_tables)
+        self.row_search = SQLRowSearch(database, lambda: self.role_tables)
 
     def _check_entries(self, names: object, log: SQLLog) -> None:
         """Raise `ConfigurationError` unless these are names of entries that are known."""

@@ -395,3 +395,15 @@ SELECT s.`suppressed_at`, CAST(s.`email` AS CHAR), substr(coalesce(CAST(s.`suppr
 
 -- read those of a small list
 SELECT s.`suppressed_at`, CAST(s.`email` AS CHAR), substr(coalesce(CAST(s.`suppression_reason` AS CHAR), ''), 1, 1000), CAST(s.`suppressed_at` AS CHAR), s.`id` FROM `hookrow_subscribers` AS s WHERE s.`suppressed_at` IS NOT NULL AND s.`id` IN (SELECT * FROM (SELECT b.`subscriber_id` FROM `hookrow_subscriptions` AS b WHERE b.`list_id` = %s) AS selected) ORDER BY s.`suppressed_at` DESC, s.`id` DESC LIMIT 10;
+
+-- emails that begin with a text
+SELECT CAST(s.`email` AS CHAR) FROM (SELECT s.`id`, s.`email`, s.`suppressed_at`, s.`suppression_reason`, s.`suppression_changed_at` FROM `hookrow_subscribers` AS s WHERE s.`email_folded` >= %s ORDER BY s.`email_folded` LIMIT 10) AS s WHERE s.`email` IS NOT NULL;
+
+-- message ids that begin with a text
+SELECT CAST(d.`provider_message_id` AS CHAR) FROM (SELECT d.`id`, d.`provider_message_id`, d.`subscriber_id`, d.`delivered_at`, d.`opened_at`, d.`list_id`, d.`created_at`, d.`suppressed_at`, d.`suppression_reason`, d.`suppression_changed_at`, d.`clicked_at`, d.`bounced_at`, d.`bounce_type`, d.`complained_at`, d.`first_opened_at` FROM `hookrow_dispatches` AS d WHERE d.`provider_message_id` >= %s ORDER BY d.`provider_message_id` LIMIT 10) AS d WHERE d.`provider_message_id` IS NOT NULL;
+
+-- the messages of a subscriber
+SELECT d.`id`, CAST(d.`provider_message_id` AS CHAR), d.`created_at`, d.`list_id`, l.name FROM `hookrow_subscribers` AS s JOIN `hookrow_dispatches` AS d ON s.`id` = d.`subscriber_id` LEFT JOIN hookrow_lists AS l ON l.id = d.`list_id` WHERE s.`id` = %s ORDER BY d.`created_at` DESC, d.`id` DESC LIMIT 10;
+
+-- the lists of a subscriber
+SELECT b.`list_id`, b.`subscriber_id`, l.name FROM `hookrow_subscribers` AS s JOIN `hookrow_subscriptions` AS b ON s.`id` = b.`subscriber_id` LEFT JOIN hookrow_lists AS l ON l.id = b.`list_id` WHERE s.`id` = %s ORDER BY b.`list_id` LIMIT 10;

@@ -358,3 +358,12 @@ SELECT s.`left_at`, CAST(s.`address` AS CHAR), substr(coalesce(CAST(s.`why` AS C
 
 -- read those of a small list
 SELECT s.`left_at`, CAST(s.`address` AS CHAR), substr(coalesce(CAST(s.`why` AS CHAR), ''), 1, 1000), CAST(s.`left_at` AS CHAR), CAST(s.`id` AS CHAR) FROM `peo"ple` AS s WHERE s.`left_at` IS NOT NULL AND s.`id` IN (SELECT * FROM (SELECT b.`subscriber_id` FROM `members` AS b WHERE b.`list_id` = %s) AS selected) AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL ORDER BY s.`left_at` DESC, s.`id` DESC LIMIT 10;
+
+-- emails that begin with a text
+SELECT CAST(s.`address` AS CHAR) FROM (SELECT s.`id`, s.`address`, s.`left_at`, s.`why`, s.`100%%`, s.`tenant`, s.`active`, s.`deleted_at` FROM `peo"ple` AS s WHERE lower(s.`address`) >= lower(%s) ORDER BY lower(s.`address`) LIMIT 10) AS s WHERE s.`address` IS NOT NULL AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL;
+
+-- the messages of a subscriber
+SELECT CAST(d.`key` AS CHAR), CAST(d.`postmark_id` AS CHAR), NULL, m.`list_id`, NULL FROM `peo"ple` AS s JOIN `mail`.`sends` AS d ON s.`id` = CONVERT(d.`person` USING latin1) COLLATE latin1_swedish_ci LEFT JOIN `campaigns` AS m ON m.`id` = d.`campaign` AND m.`tenant` = 7 WHERE s.`id` = %s AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL AND d.`state` IS NULL ORDER BY d.`key` DESC LIMIT 10;
+
+-- the lists of a subscriber
+SELECT b.`list_id`, CAST(b.`subscriber_id` AS CHAR), NULL FROM `peo"ple` AS s JOIN `members` AS b ON s.`id` = b.`subscriber_id` WHERE s.`id` = %s AND s.`tenant` = 7 AND s.`active` = true AND s.`deleted_at` IS NULL ORDER BY b.`list_id` LIMIT 10;

@@ -450,3 +450,15 @@ SELECT s."suppressed_at", s."email", substr(coalesce(CAST(s."suppression_reason"
 
 -- read those of a small list
 SELECT s."suppressed_at", s."email", substr(coalesce(CAST(s."suppression_reason" AS text), ''), 1, 1000), s."suppressed_at"::text, s."id" FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL AND s."id" = ANY(ARRAY(SELECT b."subscriber_id" FROM "members" AS b WHERE b."list_id" = %s::bigint)) ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10;
+
+-- emails that begin with a text
+SELECT s."email" FROM (SELECT s."id", s."email", s."suppressed_at", s."suppression_reason", s."suppression_changed_at", s."team" FROM "people" AS s WHERE lower(s."email" COLLATE "C") >= %s::text ORDER BY lower(s."email" COLLATE "C") LIMIT 10) AS s WHERE s."email" IS NOT NULL;
+
+-- message ids that begin with a text
+SELECT d."provider_message_id" FROM (SELECT d."id", d."provider_message_id", d."subscriber_id", d."delivered_at", d."opened_at", d."list_id", d."suppressed_at", d."suppression_reason", d."suppression_changed_at", d."team_name" FROM "mails" AS d WHERE d."provider_message_id" >= %s::text ORDER BY d."provider_message_id" LIMIT 10) AS d WHERE d."provider_message_id" IS NOT NULL;
+
+-- the messages of a subscriber
+SELECT d."id", d."provider_message_id", NULL, d."list_id", NULL FROM "people" AS s JOIN "mails" AS d ON s."id" = d."subscriber_id" WHERE s."id" = %s::bigint ORDER BY d."id" DESC LIMIT 10;
+
+-- the lists of a subscriber
+SELECT b."list_id", b."subscriber_id", NULL FROM "people" AS s JOIN "members" AS b ON s."id" = b."subscriber_id" WHERE s."id" = %s::bigint ORDER BY b."list_id" LIMIT 10;

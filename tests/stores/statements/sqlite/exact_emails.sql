@@ -127,3 +127,15 @@ SELECT s."suppressed_at", CAST(s."email" AS TEXT), substr(coalesce(CAST(s."suppr
 
 -- read those of a small list
 SELECT s."suppressed_at", CAST(s."email" AS TEXT), substr(coalesce(CAST(s."suppression_reason" AS text), ''), 1, 1000), CAST(s."suppressed_at" AS TEXT), s."id" FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL AND s."id" IN (SELECT b."subscriber_id" FROM "hookrow_subscriptions" AS b WHERE b."list_id" = %s) ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10;
+
+-- emails that begin with a text
+SELECT CAST(s."email" AS TEXT) FROM (SELECT s."id", s."email", s."suppressed_at", s."suppression_reason", s."suppression_changed_at" FROM "people" AS s WHERE s."email" >= %s ORDER BY s."email" LIMIT 10) AS s WHERE s."email" IS NOT NULL;
+
+-- message ids that begin with a text
+SELECT CAST(d."provider_message_id" AS TEXT) FROM (SELECT d."id", d."provider_message_id", d."subscriber_id", d."delivered_at", d."opened_at", d."suppressed_at", d."suppression_reason", d."suppression_changed_at" FROM "mails" AS d WHERE d."provider_message_id" >= %s ORDER BY d."provider_message_id" LIMIT 10) AS d WHERE d."provider_message_id" IS NOT NULL;
+
+-- the messages of a subscriber
+SELECT d."id", CAST(d."provider_message_id" AS TEXT), NULL, NULL, NULL FROM "people" AS s JOIN "mails" AS d ON s."id" = d."subscriber_id" WHERE s."id" = %s ORDER BY d."id" DESC LIMIT 10;
+
+-- the lists of a subscriber
+SELECT b."list_id", b."subscriber_id", NULL FROM "people" AS s JOIN "hookrow_subscriptions" AS b ON s."id" = b."subscriber_id" WHERE s."id" = %s ORDER BY b."list_id" LIMIT 10;

@@ -163,3 +163,12 @@ SELECT s."left_at", CAST(s."address" AS TEXT), substr(coalesce(CAST(s."why" AS t
 
 -- read those of a small list
 SELECT s."left_at", CAST(s."address" AS TEXT), substr(coalesce(CAST(s."why" AS text), ''), 1, 1000), CAST(s."left_at" AS TEXT), s."id" FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND s."id" IN (SELECT b."subscriber_id" FROM "members" AS b WHERE b."list_id" = %s) AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL ORDER BY s."left_at" DESC, s."id" DESC LIMIT 10;
+
+-- emails that begin with a text
+SELECT CAST(s."address" AS TEXT) FROM (SELECT s."id", s."address", s."left_at", s."why", s."100%%", s."tenant", s."active", s."deleted_at" FROM "peo""ple" AS s WHERE lower(s."address") >= %s ORDER BY lower(s."address") LIMIT 10) AS s WHERE s."address" IS NOT NULL AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL;
+
+-- the messages of a subscriber
+SELECT d."key", CAST(d."postmark_id" AS TEXT), NULL, m."list_id", NULL FROM "peo""ple" AS s JOIN "mail"."sends" AS d ON s."id" = d."person" LEFT JOIN "campaigns" AS m ON m."id" = d."campaign" AND m."tenant" = 7 WHERE s."id" = %s AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL AND d."state" IS NULL ORDER BY d."key" DESC LIMIT 10;
+
+-- the lists of a subscriber
+SELECT b."list_id", b."subscriber_id", NULL FROM "peo""ple" AS s JOIN "members" AS b ON s."id" = b."subscriber_id" WHERE s."id" = %s AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL ORDER BY b."list_id" LIMIT 10;

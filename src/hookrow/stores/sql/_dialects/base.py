@@ -228,6 +228,15 @@ class Dialect(ABC):
         email = self.fold(kind, f"{alias}.{self.quote(column.name)}")
         return self.any_of(email, self.text_type if is_text else column.type)
 
+    def email_order(self, kind: Fold, alias: str, column: Column) -> tuple[str, str]:
+        """Return the expression in whose order an index has emails, and a parameter to compare.
+
+        The value of the parameter is folded already as far as ASCII goes, if the fold is `lower()`.
+        """
+        is_text = kind in {"ascii", "lower"}
+        email = self.fold(kind, f"{alias}.{self.quote(column.name)}")
+        return email, self.cast("%s", self.text_type if is_text else column.type)
+
     @abstractmethod
     def is_email(self, kind: Fold, alias: str, column: Column, address: str) -> str:
         """Return the condition that an email is an address of the log, by the column's index.

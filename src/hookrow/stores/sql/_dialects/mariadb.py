@@ -182,6 +182,10 @@ class MariaDB(TimesAsText):
         values = self._values(_found_by(kind, column).type)
         return f"{searched} IN (SELECT {fold('value')} FROM {values})"
 
+    def email_order(self, kind: Fold, alias: str, column: Column) -> tuple[str, str]:
+        searched, fold = self.searched(kind, alias, column)
+        return searched, fold("%s")
+
     def is_email(self, kind: Fold, alias: str, column: Column, address: str) -> str:
         # Columns with different collations cannot be compared.
         searched, fold = self.searched(kind, alias, column)
