@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 from hookrow._core.log_entry import StoredEntry
 from hookrow._core.notification import KNOWN_REASONS
@@ -27,7 +28,7 @@ from hookrow.dashboard._forms import (
     parse_query,
     required,
 )
-from hookrow.dashboard._queries import Context
+from hookrow.dashboard._queries import Beginnings, Context
 from hookrow.dashboard._suppressions import find_lists
 from hookrow.dashboard._templating import Redirect, View, format_text, render_figures, words
 from hookrow.providers._base import mask
@@ -134,7 +135,15 @@ def subscriber(context: Context, fields: Fields) -> View:
     if not found.names and not found.rows and listing.empty:
         raise NotFound("Neither the subscribers nor the log contain this address.")
     rows = [_queries.with_causes(context, listing, row, found.entry) for row in found.rows]
-    values = {"title": "Subscriber", "email": email, "row": rows[0] if rows else None}
+    row = rows[0] if rows else None
+    key: Any = None if row is None else row.id[1]
+    values = {
+        "title": "Subscriber",
+        "email": email,
+        "row": row,
+        "rows": None if key is None else _queries.rows_of_subscriber(context.store, key),
+        "has_lists": "subscriptions" in context.store.schema.roles,
+    }
     return View("subscriber.html", {**values, **_history(context, fields, listing, found)})
 
 
@@ -156,6 +165,7 @@ def search(context: Context, fields: Fields) -> View | Redirect:
     """Find a notification by its id, a subscriber by an address, or a dispatch by a message id.
 
     A number may be an id and a message id, which may also be an address: all matches are listed.
+    Unless there is exactly one, those that begin with the text are listed, too.
     """
     text = fields.get("q", "").strip()
     found = {}
@@ -165,7 +175,14 @@ def search(context: Context, fields: Fields) -> View | Redirect:
             found[f"{page.__name__}?{link({}, **{field: text})}"] = view.values["title"]
     if len(found) == 1:
         return Redirect(next(iter(found)))
-    return View("search.html", {"title": "Search", "q": text, "found": found})
+    values = {
+        "title": "Search",
+        "q": text,
+        "found": found,
+        "beginnings": _queries.find_beginnings(context.store, text) if text else Beginnings(),
+        "most": _queries.MAX_FOUND,
+    }
+    return View("search.html", values)
 
 
 _ROW_FIELDS = ("email", "message_id", "entry")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -34,14 +35,25 @@ from hookrow._receiver.replay import arrivals_of, parse_entry, read_entry
 from hookrow._statistics import Statistics, search
 from hookrow.dashboard._forms import BadRequest, Fields, NotFound, parse, required
 from hookrow.providers._base import ProviderFault
-from hookrow.stores._errors import WrongMapping
+from hookrow.stores._errors import StoreError, WrongMapping
 from hookrow.stores._log import Query
 from hookrow.stores._log_operations import with_bodies
+from hookrow.stores._timeouts import limited_to
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._log import SQLLog
+from hookrow.stores.sql._row_search import ListOfSubscriber, MessageOfSubscriber
 
 PAGE_SIZE = 50
 """The number of entries on a page."""
+
+MAX_ROWS_OF_SUBSCRIBER = 20
+"""The largest number of messages, and of lists, on the page of a subscriber."""
+
+MAX_FOUND = 20
+"""The largest number of subscribers, and of messages, that a search by a beginning returns."""
+
+ROWS_TIMEOUT = 0.4
+"""Seconds after which a page omits rows for which the host's table may lack an index."""
 
 MAX_RANGE = 50_000
 """The number of ids in the largest range that a page of newer entries reads."""
@@ -209,6 +221,63 @@ def find_superseding(context: Context, entry: StoredEntry) -> StoredEntry | None
         return None
     newer = superseding(entry, search(context.log, query, limit=PAGE_SIZE).entries)
     return next(with_bodies(context.log, [newer]), None) if newer else None
+
+
+class SubscriberRows(NamedTuple):
+    """The newest messages and the lists of a subscriber, with the state of each row.
+
+    Either has at most `MAX_ROWS_OF_SUBSCRIBER` rows, and there are others if `more_messages` or
+    `more_lists` is set.
+    """
+
+    messages: Sequence[tuple[MessageOfSubscriber, State]]
+    lists: Sequence[tuple[ListOfSubscriber, State]]
+    more_messages: bool
+    more_lists: bool
+
+
+def rows_of_subscriber(store: SQLStore, subscriber: Key) -> SubscriberRows | None:
+    """Return the rows that refer to a subscriber; None if they cannot be found in a short time.
+
+    The column with the reference needs an index, which hookrow's own tables have.
+    """
+    most, search_rows = MAX_ROWS_OF_SUBSCRIBER, store.row_search
+    with suppress(StoreError), limited_to(ROWS_TIMEOUT):
+        messages = search_rows.messages(subscriber, limit=most + 1)
+        lists = search_rows.subscriptions(subscriber, limit=most + 1)
+        dispatches = {each: (Suppressible.DISPATCH, each.id) for each in messages[:most]}
+        subscriptions = {
+            each: (Suppressible.SUBSCRIPTION, (each.list, each.subscriber)) for each in lists[:most]
+        }
+        with store.reading() as reading:
+            states = reading.read([*dispatches.values(), *subscriptions.values()])
+        return SubscriberRows(
+            [(each, states.get(row, {})) for each, row in dispatches.items()],
+            [(each, states.get(row, {})) for each, row in subscriptions.items()],
+            len(messages) > most,
+            len(lists) > most,
+        )
+    return None
+
+
+class Beginnings(NamedTuple):
+    """The addresses of subscribers and the message ids that begin with a text.
+
+    Of either, there may be more if there are `MAX_FOUND`. They are None if they could not be
+    searched in a short time.
+    """
+
+    emails: Sequence[str] | None = ()
+    message_ids: Sequence[str] | None = ()
+
+
+def find_beginnings(store: SQLStore, text: str) -> Beginnings:
+    """Find the subscribers and the dispatches whose address or message id begins with a text."""
+    found: list[Sequence[str] | None] = [None, None]
+    for n, search_rows in enumerate((store.row_search.emails, store.row_search.message_ids)):
+        with suppress(StoreError), limited_to(ROWS_TIMEOUT):
+            found[n] = search_rows(text, limit=MAX_FOUND)
+    return Beginnings(*found)
 
 
 class RowsOfTenant(NamedTuple):
