@@ -673,18 +673,23 @@ class CensusContract:
         assert all(begin < at <= datetime.now(UTC) for at in sent.values())
         assert home.store.row_counts.sent([]) == {}
 
-    def test_undelivered(self, home: Home) -> None:
-        """Dispatches that were sent and not delivered are counted by the time of sending."""
+    def test_sent_between(self, home: Home) -> None:
+        """The dispatches of a period are counted by the time of sending, if a column has it."""
         fill(home)
         now, day = datetime.now(UTC), timedelta(days=1)
-        undelivered = home.store.row_counts.undelivered
+        row_counts = home.store.row_counts
         if not has_times_of_creation(home):
-            assert undelivered(now - day, now + day) is None
+            assert row_counts.sent_between(now - day, now + day) is None
+            assert row_counts.undelivered(now - day) is None
             return
-        before = undelivered(now - day, now + day) or 0
+        assert row_counts.sent_between(now - day, now + day) == (3, 0, 0)
         assert respond(home, Delivered(ADA, "m-ada", NOON)) == [200]
-        assert undelivered(now - day, now + day) == before - 1 > 0
-        assert undelivered(now - 2 * day, now - day) == undelivered(now + day, now + day) == 0
+        assert respond(home, opens("bea.upper@example.com", "m-bea")) == [200]
+        assert row_counts.sent_between(now - day, now + day) == (3, 1, 1)
+        assert row_counts.undelivered(now - day) == 2
+        assert row_counts.undelivered(now + day) == 0
+        for since in (now - 2 * day, now + day):
+            assert row_counts.sent_between(since, since + day) == (0, 0, 0)
 
     def test_list_undelivered(self, home: Home) -> None:
         """The order is that of the keys if the times are equal or not known; pages continue it."""

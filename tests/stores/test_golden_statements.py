@@ -51,7 +51,7 @@ class Noted(Connection):
         self._sent[sql] = None
         if self._connection is not None:
             return self._connection.fetch(sql, parameters)
-        return [(0,)] if sql.startswith("SELECT count(*)") else []
+        return [(0,) * sql.count("count(")] if sql.startswith("SELECT count(") else []
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         self._sent[sql] = None
@@ -229,7 +229,8 @@ def of_figures(tables: RoleTables) -> Iterator[tuple[str, str]]:
             "count the suppressed by reason": counts.suppressed,
             "when messages were sent": lambda: counts.sent(["m-ada"]),
             "count undelivered dispatches": counts.undelivered,
-            "count undelivered dispatches of a period": lambda: counts.undelivered(NOON, NOON),
+            "count undelivered dispatches sent since a time": lambda: counts.undelivered(NOON),
+            "count the dispatches of a period": lambda: counts.sent_between(NOON, NOON),
             "list undelivered dispatches": listed,
             "list more of them": lambda: listed(after=_row_counts.DispatchCursor("2026-03-04", 7)),
             "list more of them without a time": lambda: listed(

@@ -162,8 +162,8 @@ def test_times_of_sending(host: Host) -> None:
     """Times are returned by the requested spelling of each id."""
     sent = NOON.replace(microsecond=0)
     assert dict(host.store.row_counts.sent([GUID, OTHER, "m-ada"])) == {GUID: sent}
-    assert host.store.row_counts.undelivered(sent, sent + SECOND) == 1
-    assert host.store.row_counts.undelivered(sent - SECOND, sent) == 0
+    assert host.store.row_counts.sent_between(sent, sent + SECOND) == (1, 0, 0)
+    assert host.store.row_counts.sent_between(sent - SECOND, sent) == (0, 0, 0)
     listed = host.store.row_counts.list_undelivered(sent, limit=9)
     assert [each.sent_at for each in listed if each.message_id == GUID.lower()] == [sent]
     assert listed == [

@@ -318,8 +318,8 @@ def test_sent_at(engine: Engine) -> None:
             SQLStore(engine, schema(name), verify=True)
     row_counts = SQLStore(engine, schema("made")).row_counts
     assert row_counts.sent(["m-1", "m-2", "m-3"]) == {"m-1": NOON}
-    assert row_counts.undelivered(NOON, NOON + SECOND) == 1
-    assert row_counts.undelivered(NOON - SECOND, NOON) == 0
+    assert row_counts.sent_between(NOON, NOON + SECOND) == (1, 0, 0)
+    assert row_counts.sent_between(NOON - SECOND, NOON) == (0, 0, 0)
     listed = list(row_counts.list_undelivered(NOON, limit=9))
     assert [(each.message_id, each.sent_at) for each in listed] == [("m-2", None), ("m-1", NOON)]
     for first, *rest in (listed, listed[1:]):

@@ -191,6 +191,32 @@ def test_rates_of_suppressions(store: SQLStore) -> None:
     assert read_overview(store, Period.HOUR, AT).rates["bounce"] == (4 / 8, None)
 
 
+def test_the_rate_of_complaints_by_bucket(store: SQLStore) -> None:
+    """Each bucket has its rate, or None without a delivery, of an entry of the receiver or of all.
+
+    A count by a clock that is ahead belongs to the last bucket.
+    """
+    delivery = {"record_type": "Delivery"}
+    complaint = {"record_type": "SpamComplaint", "reason": "SpamComplaint"}
+    before, ahead = AT - HOUR, AT + HOUR
+    keep(
+        store,
+        *(entry(n, before, **delivery) for n in range(1, 5)),
+        entry(5, before, **complaint),
+        entry(6, before, **complaint, outcome=UNKNOWN),
+        *(entry(n, **delivery) for n in (7, 8)),
+        entry(9, ahead, **complaint),
+        entry(10, AT - 2 * HOUR, **complaint),
+        entry(11, before, **delivery, entry="sendgrid"),
+    )
+    *earlier, no_delivery, first, last = read_overview(store, Period.DAY, AT).complaint_rates
+    assert (no_delivery, first, last) == (None, 1 / 5, 1 / 2)
+    assert {*earlier} == {None}
+    assert len(earlier) == 21
+    of_entry = read_overview(store, Period.DAY, AT, "sendgrid").complaint_rates
+    assert of_entry[-2:] == [0, None]
+
+
 @pytest.mark.parametrize(
     ("complete_since", "shown"),
     [(None, (None, 1)), (AT - 30 * HOUR, (None, None)), (AT - HOUR, (None, None))],
@@ -307,18 +333,21 @@ def test_rates(store: SQLStore) -> None:
     assert (none.sent, none.delivery_rate, none.open_rate) == (0, None, None)
 
 
-def test_undelivered(store: SQLStore) -> None:
-    """Dispatches sent more than an hour and at most a week ago count if they are not delivered."""
+def test_recent_dispatches(store: SQLStore) -> None:
+    """Dispatches sent more than an hour and at most a week ago are counted, also by delivery."""
     schema = Schema(dispatches=Role("hookrow_dispatches", {"sent_at": None}))
-    assert count_tables(SQLStore(store.database, schema), AT).undelivered is None
+    unknown = count_tables(SQLStore(store.database, schema), AT)
+    assert (unknown.recent, unknown.undelivered) == (None, None)
     ada = Tables(store).add_subscriber("ada@example.com")
     for number, sent in enumerate((HOUR, HOUR + SECOND, 7 * DAY, 7 * DAY + SECOND, 2 * HOUR)):
         add_sent(store, f"m-{number}", ada, AT - sent)
     assert count_tables(store, AT).undelivered == 3
     with store.transaction() as transaction:
         transaction.write([SetTime(5, EventTime.DELIVERED, AT, guarded=True)])
+        transaction.write([SetTime(3, EventTime.OPENED, AT, guarded=True)])
     add_sent(store, None, ada, AT - HOUR - SECOND)
-    assert count_tables(store, AT).undelivered == 2
+    counts = count_tables(store, AT)
+    assert (counts.recent, counts.undelivered) == ((3, 1, 1), 2)
 
 
 def test_many_reasons(store: SQLStore) -> None:

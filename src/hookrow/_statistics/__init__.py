@@ -3,6 +3,7 @@
 from hookrow._statistics.cache import Statistics
 from hookrow._statistics.log_search import ResultCount, SearchResult, count, search
 from hookrow._statistics.overview import (
+    RATE_LIMITS,
     Delays,
     Overview,
     Period,
@@ -16,6 +17,7 @@ from hookrow._statistics.overview import (
 )
 
 __all__ = [
+    "RATE_LIMITS",
     "Delays",
     "Overview",
     "Period",

@@ -23,7 +23,7 @@ from hookrow.stores._log import MOST_COUNTED, Count, RequestKind, Requests
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
     from hookrow.stores.sql._log import SQLLog
-    from hookrow.stores.sql._row_counts import ListCount, SQLRowCounts
+    from hookrow.stores.sql._row_counts import ListCount, SentCount, SQLRowCounts
 
 K = TypeVar("K")
 
@@ -35,6 +35,12 @@ MAX_DELIVERIES = 1000
 
 RATES = {"bounce": "HardBounce", "complaint": "SpamComplaint", "unsubscribe": "ManualSuppression"}
 """The rates, and the reason of the suppressions that each of them counts."""
+
+RATE_LIMITS: Mapping[str, float] = {"bounce": 0.02, "complaint": 0.001}
+"""The rates above which mail may be refused, by the name of the rate.
+
+Gmail expects complaints to stay below 0.1 %: https://support.google.com/a/answer/81126
+"""
 
 _SECOND = timedelta(seconds=1)
 
@@ -159,8 +165,9 @@ class Overview:
     If `entry` is set, they are those of that entry of the receiver. `by_type` and
     `by_first_outcome` have a number of notifications for each bucket. Types are those that hookrow
     knows, or "other", most frequent first. `by_reason` counts the suppressions in the period by
-    reason: one that hookrow knows, or "other". `rates` are those of `RATES`, by name. `recovered`
-    is the number of notifications that were refused at first and recorded later.
+    reason: one that hookrow knows, or "other". `rates` are those of `RATES`, by name, and
+    `complaint_rates` the rate of complaints in each bucket, None without a delivery. `recovered` is
+    the number of notifications that were refused at first and recorded later.
 
     `complete_since` is None if no notification of the period is missing from these counts;
     otherwise, those before that time are missing, for the reason that `why_incomplete` states.
@@ -178,6 +185,7 @@ class Overview:
     by_first_outcome: Mapping[Result, Sequence[int]] = field(default_factory=dict)
     by_reason: Mapping[str, int] = field(default_factory=dict)
     rates: Mapping[str, Rate] = field(default_factory=dict)
+    complaint_rates: Sequence[float | None] = ()
     recovered: int = 0
     complete_since: datetime | None = None
     delays: Delays | None = None
@@ -258,6 +266,7 @@ def read_overview(
             name: Rate(_rate(counts, reason), _rate(before, reason))
             for name, reason in RATES.items()
         },
+        complaint_rates=[_rate(each, RATES["complaint"]) for each in _by_bucket(empty, counts)],
         recovered=sum(count.recovered for count in counts),
         complete_since=complete_since,
         delays=_delays(store.row_counts, log, starts[0], entry),
@@ -268,12 +277,25 @@ def _series(
     overview: Overview, counts: Sequence[Count], key: Callable[[Count], K]
 ) -> Mapping[K, Sequence[int]]:
     """Return the numbers of entries for each bucket, by a key."""
-    starts, series = overview.starts, dict[K, list[int]]()
+    series: dict[K, list[int]] = {}
     for count in counts:
-        # The clock that dated an entry may be ahead of this one.
-        bucket = min((count.at - starts[0]) // overview.period.bucket, len(starts) - 1)
-        series.setdefault(key(count), [0] * len(starts))[bucket] += count.entries
+        numbers = series.setdefault(key(count), [0] * len(overview.starts))
+        numbers[_bucket_of(overview, count)] += count.entries
     return series
+
+
+def _by_bucket(overview: Overview, counts: Sequence[Count]) -> Sequence[Sequence[Count]]:
+    """Return the counts of each bucket."""
+    buckets: list[list[Count]] = [[] for _ in overview.starts]
+    for count in counts:
+        buckets[_bucket_of(overview, count)].append(count)
+    return buckets
+
+
+def _bucket_of(overview: Overview, count: Count) -> int:
+    """Return the index of a count's bucket, which is the last one if its clock was ahead."""
+    starts = overview.starts
+    return min((count.at - starts[0]) // overview.period.bucket, len(starts) - 1)
 
 
 def _rate(counts: Sequence[Count], reason: str) -> float | None:
@@ -334,14 +356,19 @@ class TableCounts:
     """The counts of all rows of the host's tables at `as_of`.
 
     `suppressed` counts subscribers by reason, of which the rarest are added up as `OTHERS`; None
-    stands for no reason. `undelivered` are the dispatches that were sent more than `DUE_AFTER` and
-    at most `DUE_WITHIN` ago and are not delivered; None if the time of sending is unknown.
+    stands for no reason. `recent` counts the dispatches that were sent more than `DUE_AFTER` and at
+    most `DUE_WITHIN` ago; None if the time of sending is unknown.
     """
 
     as_of: datetime
     lists: Sequence[ListCount]
     suppressed: Mapping[str | None, int]
-    undelivered: int | None = None
+    recent: SentCount | None = None
+
+    @property
+    def undelivered(self) -> int | None:
+        """The number of `recent` dispatches that are not delivered, or None if it is unknown."""
+        return None if self.recent is None else self.recent.sent - self.recent.delivered
 
     @property
     def sent(self) -> int:
@@ -369,7 +396,7 @@ def count_tables(store: SQLStore, now: datetime, *, tenant: Key | None = None) -
         as_of=now,
         lists=row_counts.lists(tenant=tenant),
         suppressed=_frequent(row_counts.suppressed(tenant=tenant)),
-        undelivered=row_counts.undelivered(now - DUE_WITHIN, now - DUE_AFTER, tenant=tenant),
+        recent=row_counts.sent_between(now - DUE_WITHIN, now - DUE_AFTER, tenant=tenant),
     )
 
 

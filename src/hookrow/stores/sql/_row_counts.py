@@ -43,6 +43,14 @@ class ListCount:
     suppressed: int | None = None
 
 
+class SentCount(NamedTuple):
+    """How many dispatches were sent in a period, and how many of them are delivered and opened."""
+
+    sent: int
+    delivered: int
+    opened: int
+
+
 class DispatchCursor(NamedTuple):
     """A position in the order of `SQLRowCounts.list_undelivered`.
 
@@ -119,32 +127,50 @@ class SQLRowCounts:
         times = {message_id: sent for message_id, time in rows if (sent := utc(time))}
         return by_message_id(message_ids, times) if tables.has_uuids else times
 
+    def sent_between(
+        self, since: datetime, until: datetime, *, tenant: Key | None = None
+    ) -> SentCount | None:
+        """Count the dispatches sent since a time and before another.
+
+        Returns None if no column has the time of sending.
+        """
+        tables = self._tables()
+        if not tables.has(*_SENT_AT):
+            return None
+        sent_at, time = tables.column(*_SENT_AT), tables.time(*_SENT_AT)
+        names = ("provider_message_id", "delivered_at", "opened_at")
+        counts = ", ".join(tables.count_set("dispatches", name) for name in names)
+        of_tenant, of_values = _of_tenant(tables, "dispatches", tenant)
+        sql = (
+            f"SELECT {counts} FROM {tables.table('dispatches')} "
+            f"WHERE {tables.column('dispatches', 'provider_message_id')} IS NOT NULL "
+            f"AND {sent_at} >= {time} AND {sent_at} < {time}"
+            f"{tables.visible('dispatches')}{of_tenant}"
+        )
+        values = [*(tables.stored(*_SENT_AT, each) for each in (since, until)), *of_values]
+        with self._database.reading() as connection:
+            return SentCount(*connection.fetch(sql, values)[0])
+
     def undelivered(
-        self,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        *,
-        tenant: Key | None = None,
+        self, since: datetime | None = None, *, tenant: Key | None = None
     ) -> int | None:
-        """Count the dispatches sent since a time, and before another, that are not delivered.
+        """Count the dispatches that are not delivered, or those of them sent since a time.
 
         Returns None if a time is given, but no column has the time of sending; and without
         dispatches.
         """
-        tables = self._tables()
+        tables, values = self._tables(), list[Any]()
         if not tables.has("dispatches"):
             return None
-        limits = {">=": since, "<": until}
-        times = {operator: time for operator, time in limits.items() if time is not None}
-        if times and not tables.has(*_SENT_AT):
-            return None
-        sql = f"SELECT count(*) FROM {_undelivered(tables)}" + "".join(
-            f" AND {tables.column(*_SENT_AT)} {each} {tables.time(*_SENT_AT)}" for each in times
-        )
+        sql = f"SELECT count(*) FROM {_undelivered(tables)}"
+        if since is not None:
+            if not tables.has(*_SENT_AT):
+                return None
+            sql += f" AND {tables.column(*_SENT_AT)} >= {tables.time(*_SENT_AT)}"
+            values.append(tables.stored(*_SENT_AT, since))
         of_tenant, of_values = _of_tenant(tables, "dispatches", tenant)
         with self._database.reading() as connection:
-            values = [*(tables.stored(*_SENT_AT, each) for each in times.values()), *of_values]
-            return int(connection.fetch(f"{sql}{of_tenant}", values)[0][0])
+            return int(connection.fetch(f"{sql}{of_tenant}", [*values, *of_values])[0][0])
 
     def list_undelivered(
         self,

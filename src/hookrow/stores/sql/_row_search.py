@@ -65,11 +65,12 @@ class SQLRowSearch:
     def message_ids(self, beginning: str, *, limit: int) -> Sequence[str]:
         """Return the message ids that begin with a text, as `emails` does.
 
-        Returns none if the column holds UUIDs, because no text but a whole one is a UUID.
+        Returns none without dispatches, and if the column holds UUIDs, because no text but a whole
+        one is a UUID.
         """
         tables = self._tables()
         role, name = "dispatches", "provider_message_id"
-        if tables.has_uuids:
+        if tables.has_uuids or not tables.has(role):
             return ()
         order, parameter = tables.column(role, name), tables.parameter(role, name)
         return self._beginning(role, name, beginning, order, parameter, limit=limit)
@@ -77,6 +78,8 @@ class SQLRowSearch:
     def messages(self, subscriber: Key, *, limit: int) -> Sequence[MessageOfSubscriber]:
         """Return the newest dispatches of a subscriber: by time of sending, or else by key."""
         tables = self._tables()
+        if not tables.has("dispatches"):
+            return ()
         is_dated, key = tables.has("dispatches", "sent_at"), tables.column("dispatches", "id")
         sent = tables.column("dispatches", "sent_at") if is_dated else "NULL"
         list_, list_name, lists = _list(tables, "dispatches", tables.list_id())

@@ -110,3 +110,6 @@ SELECT count(*) FROM (SELECT 1 FROM `people` AS s WHERE s.`suppressed_at` IS NOT
 
 -- changes in the log
 SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM `hookrow_notifications` WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND changed_recipient IN (%s) LIMIT 10;
+
+-- emails that begin with a text
+SELECT CAST(s.`email` AS CHAR) FROM (SELECT s.`id`, s.`email`, s.`suppressed_at`, s.`suppression_reason`, s.`suppression_changed_at`, s.`deleted_at` FROM `people` AS s WHERE s.`email_folded` >= %s ORDER BY s.`email_folded` LIMIT 10) AS s WHERE s.`email` IS NOT NULL AND s.`deleted_at` IS NULL;

@@ -395,3 +395,12 @@ SELECT count(*) FROM (SELECT 1 FROM "people" AS s WHERE s."suppressed_at" IS TRU
 
 -- changes in the log
 SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND recipient IN (%s) LIMIT 10;
+
+-- emails that begin with a text
+SELECT s."email" FROM (SELECT s."id", s."email", s."suppressed_at" FROM "people" AS s WHERE lower(s."email" COLLATE "C") >= %s::text ORDER BY lower(s."email" COLLATE "C") LIMIT 10) AS s WHERE s."email" IS NOT NULL;
+
+-- message ids that begin with a text
+SELECT d."provider_message_id" FROM (SELECT d."id", d."provider_message_id", d."subscriber_id", d."delivered_at", d."opened_at", d."suppressed_at", d."suppression_reason", d."suppression_changed_at", d."updated_at" FROM "mails" AS d WHERE d."provider_message_id" >= %s::text ORDER BY d."provider_message_id" LIMIT 10) AS d WHERE d."provider_message_id" IS NOT NULL;
+
+-- the messages of a subscriber
+SELECT d."id", d."provider_message_id", NULL, NULL, NULL FROM "people" AS s JOIN "mails" AS d ON s."id" = d."subscriber_id" WHERE s."id" = %s::bigint ORDER BY d."id" DESC LIMIT 10;

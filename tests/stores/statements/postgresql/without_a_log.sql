@@ -293,8 +293,11 @@ SELECT d."provider_message_id", d."created_at" FROM "hookrow_dispatches" AS d WH
 -- count undelivered dispatches
 SELECT count(*) FROM "hookrow_dispatches" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL;
 
--- count undelivered dispatches of a period
-SELECT count(*) FROM "hookrow_dispatches" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL AND d."created_at" >= %s::timestamp with time zone AND d."created_at" < %s::timestamp with time zone;
+-- count undelivered dispatches sent since a time
+SELECT count(*) FROM "hookrow_dispatches" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL AND d."created_at" >= %s::timestamp with time zone;
+
+-- count the dispatches of a period
+SELECT count(d."provider_message_id"), count(d."delivered_at"), count(d."opened_at") FROM "hookrow_dispatches" AS d WHERE d."provider_message_id" IS NOT NULL AND d."created_at" >= %s::timestamp with time zone AND d."created_at" < %s::timestamp with time zone;
 
 -- list undelivered dispatches
 SELECT d."provider_message_id", d."created_at", d."created_at"::text, d."id" FROM "hookrow_dispatches" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL AND (d."created_at" IS NULL OR d."created_at" >= %s::timestamp with time zone) ORDER BY d."created_at" IS NOT NULL, d."created_at", d."id" LIMIT 10;

@@ -106,8 +106,11 @@ SELECT CAST(d."provider_message_id" AS TEXT), d."created_at" FROM "hookrow_dispa
 -- count undelivered dispatches
 SELECT count(*) FROM "hookrow_dispatches" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL;
 
--- count undelivered dispatches of a period
-SELECT count(*) FROM "hookrow_dispatches" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL AND d."created_at" >= %s AND d."created_at" < %s;
+-- count undelivered dispatches sent since a time
+SELECT count(*) FROM "hookrow_dispatches" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL AND d."created_at" >= %s;
+
+-- count the dispatches of a period
+SELECT count(d."provider_message_id"), count(d."delivered_at"), count(d."opened_at") FROM "hookrow_dispatches" AS d WHERE d."provider_message_id" IS NOT NULL AND d."created_at" >= %s AND d."created_at" < %s;
 
 -- list undelivered dispatches
 SELECT CAST(d."provider_message_id" AS TEXT), d."created_at", CAST(d."created_at" AS TEXT), d."id" FROM "hookrow_dispatches" AS d WHERE d."provider_message_id" IS NOT NULL AND d."delivered_at" IS NULL AND (d."created_at" IS NULL OR d."created_at" >= %s) ORDER BY d."created_at" IS NOT NULL, d."created_at", d."id" LIMIT 10;
