@@ -1,5 +1,6 @@
 """The dashboard in a real browser: charts, keyboard, live updates, and hostile content."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,9 +17,10 @@ from starlette.routing import Mount
 import own_tables
 from engines import opened
 from hookrow import Postmark, Receiver, testing
+from hookrow._receiver import replay
 from hookrow._receiver.recorder import record
 from hookrow.asgi import ASGI
-from hookrow.dashboard import Dashboard, basic
+from hookrow.dashboard import Dashboard, _parked, basic
 from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
 from received import arrival
@@ -30,12 +32,15 @@ EARLY = "saved-too-late"
 """The message of a notification that arrives before its dispatch is saved."""
 
 PHONE = {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark"}
+NARROW = {"viewport": {"width": 390, "height": 844}, "color_scheme": "light"}
 DESK = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"}
 LOGIN = {"http_credentials": {"username": "hookrow", "password": "of-the-tests"}}
 
 PAGES = {
     "overview": "?period=day",
     "notifications": "notifications",
+    "parked": "parked",
+    "search": "search?q=person",
     "notification": "notification?id=121",
     "subscriber": f"subscriber?email={ADA}",
     "dispatch": "dispatch?message_id=m-1",
@@ -62,7 +67,11 @@ def fill(url: str) -> None:
         database.execute(insert(own_tables.lists), [{"name": "news"}, {"name": "offers"}])
         database.execute(insert(own_tables.subscribers), [{"email": emails[n]} for n in numbers])
         database.execute(insert(own_tables.subscriptions), ids)
-        sent = [{**row, "provider_message_id": f"m-{row['subscriber_id']}"} for row in ids]
+        yesterday = datetime.now(UTC) - timedelta(days=1)
+        sent = [
+            {**row, "provider_message_id": f"m-{row['subscriber_id']}", "created_at": yesterday}
+            for row in ids
+        ]
         database.execute(insert(own_tables.dispatches), sent)
     now = datetime.now(UTC)
     day = []
@@ -153,7 +162,7 @@ def test_pages_are_accessible_and_fit_the_window(
 def test_charts_show_the_figures_of_the_log(site: Visitor, sqlite_url: str) -> None:
     """The tables have the counts of the log, the charts and legends those of the tables."""
     site.open("?period=day")
-    assert site.drawn_charts() == [True, True]
+    assert site.drawn_charts() == [True, True, True]
     since = site.page.locator("table[data-chart=type] time").first.get_attribute("datetime")
     with closing(SQLStore(sqlite_url)) as store:
         assert store.log is not None
@@ -223,6 +232,115 @@ def test_new_notifications_appear_without_a_reload(
     assert numbers.all_inner_texts()[0] == "123"
 
 
+def test_a_replay_of_all_that_match(
+    site: Visitor, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page continues by itself until the end, states the result, and has the remaining rows."""
+    monkeypatch.setattr(_parked, "REPLAY_TIME", 0)
+    monkeypatch.setattr(replay, "MAX_REPLAY_GROUP", 4)
+    with opened(sqlite_url) as engine, engine.begin() as database:
+        eve = insert(own_tables.subscribers).values(id=99, email="eve@example.com")
+        database.execute(eve)
+        sent = [{"subscriber_id": 99, "provider_message_id": f"m-{n}"} for n in (9, 19)]
+        database.execute(insert(own_tables.dispatches), sent)
+    site.open("parked")
+    expect(site.page.locator("tr[data-id]")).to_have_count(13)
+    site.page.get_by_role("button", name="Replay all 13 parked notifications").click()
+    notice = site.page.locator("[role=status]")
+    expect(notice).to_have_text("Replayed 13 notifications: 12 recorded, 1 not recorded.")
+    expect(site.page.locator("tr[data-id]")).to_have_count(1)
+    assert site.page.locator(":focus").get_attribute("id") == "main"
+    assert not site.violations()
+
+
+def test_a_replay_that_fails(site: Visitor) -> None:
+    """The reason is shown, and the button stays."""
+    site.open("parked")
+    site.page.route(re.compile("/parked"), lambda route: route.fulfill(status=503, body="no"))
+    button = site.page.get_by_role("button", name="Replay all 13 parked notifications")
+    button.click()
+    assert site.shows("The replay stopped: 503")
+    expect(button).to_be_visible()
+    site.ignore("503")
+
+
+def test_filters_are_folded_on_a_phone(browser: Browser, mount: str) -> None:
+    """They open by the keyboard; on a desktop, they are always visible."""
+    with Visitor.at(browser, mount, **DESK, **LOGIN) as site:
+        site.open("notifications?type=Open")
+        expect(site.page.get_by_label("First outcome")).to_be_visible()
+        expect(site.page.get_by_text("Filters (1 set)")).to_be_hidden()
+    with Visitor.at(browser, mount, **PHONE, **LOGIN) as site:
+        site.open("notifications?type=Open")
+        expect(site.page.get_by_label("First outcome")).to_be_hidden()
+        site.page.get_by_text("Filters (1 set)").focus()
+        site.page.keyboard.press("Enter")
+        expect(site.page.get_by_label("First outcome")).to_be_visible()
+        assert not site.overflows()
+        assert not site.violations()
+
+
+@pytest.mark.parametrize("options", [DESK, PHONE, NARROW], ids=["desk", "phone", "narrow"])
+def test_addresses_that_are_written_from_right_to_left(
+    browser: Browser, mount: str, sqlite_url: str, options: dict[str, Any]
+) -> None:
+    """They stay in their cells, and do not change the order of the texts beside them."""
+    address = f"{'مرحبا' * 12}@example.com"
+    with opened(sqlite_url) as engine, engine.begin() as database:
+        database.execute(insert(own_tables.subscribers).values(id=99, email=address))
+    keep(sqlite_url, (testing.delivery(address, "7", at=datetime.now(UTC)), datetime.now(UTC)))
+    with Visitor.at(browser, mount, **options, **LOGIN) as site:
+        for place in ("notifications", "parked", f"subscriber?email={address}", "search?q=مرحبا"):
+            site.open(place)
+            shown = site.page.locator("bdi", has_text=address[:20]).first
+            assert shown.is_visible()
+            assert shown.evaluate("each => getComputedStyle(each.parentElement).direction") == "ltr"
+            assert not site.overflows(), place
+            assert not site.violations(), place
+        site.open("notifications")
+        row = site.page.locator("tr[data-id]").first
+        times, texts = row.locator("time").bounding_box(), row.locator("bdi").first.bounding_box()
+        assert times is not None
+        assert texts is not None
+        if options is not DESK:
+            cell = row.locator("[data-label=Address]").bounding_box()
+            assert cell is not None
+            assert cell["x"] + cell["width"] <= times["x"]
+
+
+@pytest.mark.parametrize(("window", "options"), [("desk", DESK), ("phone", PHONE)])
+def test_the_first_start(
+    browser: Browser, sqlite_url: str, window: str, options: dict[str, Any]
+) -> None:
+    """The overview has the steps, which become the figures when a notification arrives."""
+    with closing(SQLStore(sqlite_url)) as store:
+        authorize = basic(*LOGIN["http_credentials"].values())
+        dashboard = Dashboard(store, authorize=authorize, endpoint=f"/mail{ENDPOINT}")
+        routes = [Mount("/mail/dashboard", ASGI(dashboard))]
+        with uvicorn_serving(Starlette(routes=routes)) as port:
+            mount = f"http://127.0.0.1:{port}/mail/dashboard/"
+            with Visitor.at(browser, mount, **options, **LOGIN) as site:
+                site.page.clock.install()
+                site.open("")
+                assert site.shows(f"{mount.removesuffix('/dashboard/')}{ENDPOINT}")
+                assert not site.overflows()
+                assert not site.violations()
+                site.take_screenshot(f"first-start-{window}")
+                keep(
+                    sqlite_url,
+                    (testing.delivery(ADA, "m-1", at=datetime.now(UTC)), datetime.now(UTC)),
+                )
+
+                def drawn() -> bool:
+                    site.page.clock.run_for(5100)
+                    site.page.wait_for_timeout(50)
+                    return any(site.drawn_charts())
+
+                eventually(drawn)
+                assert not site.violations()
+        dashboard.close(PATIENCE)
+
+
 def test_the_title_of_a_time_is_the_local_time(browser: Browser, mount: str) -> None:
     """Pointing at a time, which is in UTC, shows it in the time zone of the browser."""
     with Visitor.at(browser, mount, timezone_id="Asia/Kolkata", **DESK, **LOGIN) as visitor:
@@ -253,8 +371,9 @@ def test_the_overview_refreshes_itself(site: Visitor) -> None:
         return site.table("type")["Delivery"] == before + 1
 
     eventually(counted)
-    assert f"Delivery {before + 1:,}" in site.page.locator(".legend").first.inner_text()
-    assert site.drawn_charts() == [True, True]
+    legend = site.page.locator("section[aria-labelledby=by-type] .legend")
+    assert f"Delivery {before + 1:,}" in legend.inner_text()
+    assert site.drawn_charts() == [True, True, True]
     assert site.page.locator("details[open]").count() == 1
     assert summary.evaluate("each => each === document.activeElement")
     assert site.page.locator("svg.bar").first.is_visible()

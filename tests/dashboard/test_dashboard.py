@@ -429,11 +429,11 @@ def test_replay(store: SQLStore, tables: Tables, visitor: Visitor) -> None:
     assert "No dispatch had the message ID m-1; 1 post; next retry " in page
     assert "Engine::Dispatch not found" in page
     page = visitor.send("/notification", {"action": "replay"}, id=1)
-    assert "Not recorded: no dispatch was found." in page
+    assert '<p class="notice warn" role="status">Not recorded: no dispatch was found.' in page
     assert "No dispatch had the message ID m-1; 1 post, 1 retry; " in page
     tables.add_dispatch("m-1", tables.subscriber(ADA).id)
     page = visitor.send("/notification", {"action": "replay"}, id=1)
-    assert "Replayed and recorded." in page
+    assert '<p class="notice good" role="status">Replayed and recorded.' in page
     assert tables.dispatch("m-1").delivered_at == AT
 
 
@@ -777,7 +777,7 @@ def test_overview(store: SQLStore, visitor: Visitor, period: str) -> None:
     assert '<a href="./parked?">1</a>' in page
     assert "<dt>Last notification</dt>" in page
     assert ">By first outcome</h2>" in page
-    rates = re.findall(r'data-label="(\w+ \w+)" class="number">(.+?)<', page)
+    rates = re.findall(r'data-label="(\w+ \w+)" class="number[^>]*>(.+?)<', page)
     assert rates[:2] == [(f"Last {period}", "0%"), (f"{period.capitalize()} before", "-")]
 
 
@@ -797,6 +797,32 @@ def test_overview_of_an_entry(store: SQLStore, visitor: Visitor) -> None:
     assert "<dt>Notifications</dt><dd>2</dd>" in visitor.shows("/")
     eventually(lambda: "Undelivered" in visitor.shows("/"))  # the rows belong to no entry
     assert "Undelivered" not in visitor.shows("/", entry="sendgrid")
+
+
+def test_rates(store: SQLStore, tables: Tables, visitor: Visitor) -> None:
+    """Delivery and open rates are those of the recent dispatches; the limits are marked."""
+    receive(store, testing.delivery(ADA, ADAS, at=AT), testing.opening(ADA, ADAS, at=AT))
+    for each in ("m-1", "m-2", "m-3"):
+        tables.add_dispatch(each, tables.subscriber(ADA).id)
+    sent = datetime.now(UTC) - timedelta(hours=3)
+    execute(store, "UPDATE hookrow_dispatches SET created_at = %s", sent)
+    eventually(lambda: "<dt>Delivery rate</dt><dd>25.0%</dd>" in visitor.shows("/"))
+    page = visitor.shows("/")
+    assert "<dt>Open rate</dt><dd>25.0%</dd>" in page
+    assert "<dt>Undelivered</dt>" in page
+    assert "those of the 4 messages sent 1 hour to 7 days ago." in page
+    assert "above the limit" not in page
+    assert "No complaints in this period." in page
+    complaint = testing.suppression(ADA, ADAS, at=AT, reason="SpamComplaint")
+    receive(store, complaint)
+    page = Visitor(store).shows("/")
+    assert '<span class="outcome bad">100%, above the limit</span>' in page
+    assert page.count("above the limit") == 1
+    assert 'data-limit="0.001"' in page
+    [table] = re.findall('<table data-chart="complaints">(.*?)</table>', page, re.DOTALL)
+    rates = re.findall('<td class="number">(.*?)</td>', table)
+    assert [each for each in rates if each != "-"] == ["100%"]
+    assert len(rates) == 24
 
 
 def test_requests_with_a_wrong_secret(store: SQLStore, visitor: Visitor) -> None:
@@ -853,7 +879,8 @@ def test_overview_while_counting(
     link = "./notifications?reason=%3Ci%3E&amp;since="
     assert link in page
     assert (
-        '<bdi>&lt;i&gt;</bdi></a></td><td data-label="Notifications" class="number">3</td>' in page
+        '<bdi>&lt;i&gt;</bdi></a></td><td data-label="Notifications" class="number side">3</td>'
+        in page
     )
     assert "3 s <small>median</small>" in page
     assert "5 min <small>95th percentile</small></span> <small>of 1,000 messages" in page
@@ -874,7 +901,7 @@ def test_lists(
     eventually(lambda: "All time, as of" in visitor.shows("/lists"))
     page = visitor.shows("/lists")
     assert "<dt>Undelivered</dt><dd>1 <small>" in page
-    assert '<dt>Undelivered</dt><dd><a href="./lists">1</a> <small>' in visitor.shows("/")
+    assert '<dt>Undelivered</dt><dd><a href="./lists">1</a></dd>' in visitor.shows("/")
     cells = re.findall(r'data-label="(\w+)"[^>]*>(?:<a[^>]*>)?<(?:span|bdi)>(.+?)<', page)
     assert cells[:3] == [("List", "2"), ("Sent", "2"), ("Delivered", "1 ")]
     assert page.count('data-label="Sent"') == 1
@@ -905,7 +932,7 @@ def test_pages_of_lists(visitor: Visitor) -> None:
 
     def listed(**query: object) -> list[str]:
         page = visitor.shows("/lists", **query)
-        return re.findall(r'data-label="List">(?:<a[^>]*>)?<bdi>(.+?)<', page)
+        return re.findall(r'data-label="List"[^>]*>(?:<a[^>]*>)?<bdi>(.+?)<', page)
 
     assert listed() == listed(page=0) == ["A", "&lt;c&gt;"]
     assert listed(page=2) == ["news", "b"]

@@ -89,6 +89,8 @@ def test_an_endpoint_elsewhere(store: SQLStore) -> None:
     assert "after the path at which your application mounts the receiver" in page
     assert '<code class="line">/provider/webhooks</code>' in page
     assert "m-1</code>" in page
+    page = overview(store, "127.0.0.1:8000", endpoint=ENDPOINT)
+    assert f"provider register --url https://app.example.com{ENDPOINT}<" in page
 
 
 def test_several_entries(store: SQLStore) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import world
 from engines import MEMORY
-from hookrow import testing
+from hookrow import Schema, testing
 from hookrow.dashboard import _queries
 from hookrow.stores._errors import Unavailable
 from hookrow.stores.sql import SQLStore
@@ -44,7 +44,7 @@ def visitor(store: SQLStore) -> Iterator[Visitor]:
 
 def cells(page: str, label: str) -> list[str]:
     """Return the texts of the cells with a label."""
-    found = re.findall(rf'<td data-label="{label}">(.*?)</td>', page, re.DOTALL)
+    found = re.findall(rf'<td data-label="{label}"[^>]*>(.*?)</td>', page, re.DOTALL)
     return [html.unescape(re.sub("<[^>]+>", "", each)).strip() for each in found]
 
 
@@ -98,6 +98,16 @@ class TestRows:
         assert cells(page, "List") == ["1"]
         assert cells(page, "Sent") == ["none"]
 
+    def test_tables_with_people_only(self, store: SQLStore) -> None:
+        """Without dispatches and lists, the page and the search have neither."""
+        people = Schema(dispatches=None, subscriptions=None)
+        visitor = Visitor(SQLStore(store.database, people))
+        page = visitor.shows("/subscriber", email=ADA)
+        assert ">Messages</h2>" not in page
+        assert ">Lists</h2>" not in page
+        assert "subscriber?email=" in visitor.shows("/search", q=ADA[:2])
+        assert "Nothing found" in visitor.shows("/search", q=ADAS[:3])
+
     def test_rows_that_take_too_long(
         self, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -143,7 +153,7 @@ class TestBeginnings:
         """The message does not have the color of a success."""
         for text in ("nobody", "%", "a%", "'\"; --", "\\", "x" * 400):
             page = visitor.shows("/search", q=text)
-            assert '<p class="notice neutral" role="status">Nothing found for' in page
+            assert '<p class="notice" role="status">Nothing found for' in page
 
     def test_many(self, tables: Tables, visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(_queries, "MAX_FOUND", 3)
@@ -172,7 +182,7 @@ class TestBeginnings:
 
         monkeypatch.setattr(SQLRowSearch, "emails", fail)
         page = visitor.shows("/search", q=ADAS[:3])
-        assert "Subscribers could not be searched in time" in page
+        assert "Subscribers whose address begins with this text could not be found in time" in page
         assert f"message_id={ADAS}" in page
 
 

@@ -38,6 +38,22 @@ RESULTS = {
 messages."""
 
 
+_SUCCESSES = {"recorded", "suppressed", "lifted"}
+
+
+class ActionResult(NamedTuple):
+    """The message after an action, and whether the action succeeded."""
+
+    message: str
+    succeeded: bool
+
+
+def action_result(fields: Fields) -> ActionResult | None:
+    """Return the result that the query names in the field `done`, if it names one."""
+    name = fields.get("done", "")
+    return ActionResult(RESULTS[name], name in _SUCCESSES) if name in RESULTS else None
+
+
 class Done(NamedTuple):
     """A completed action: a summary for the log, without addresses, and the page to show next.
 

@@ -16,7 +16,7 @@ from hookrow._near_misses import near_misses
 from hookrow._receiver.replay import parse_entry
 from hookrow._statistics import Period, count
 from hookrow.dashboard import _queries
-from hookrow.dashboard._actions import RESULTS
+from hookrow.dashboard._actions import action_result
 from hookrow.dashboard._first_steps import first_steps
 from hookrow.dashboard._forms import (
     LOG_FILTERS,
@@ -66,7 +66,7 @@ def overview(context: Context, fields: Fields) -> View:
         "entry_names": context.entry_choices(now),
         "entry": entry or "",
         "period": period,
-        "undelivered": counts.undelivered if counts and entry is None else None,
+        "recent": counts.recent if counts and entry is None else None,
         "provider_status": context.provider_status(),
         "figures": partial(render_figures, statistics.overview(period, now, entry)),
     }
@@ -122,7 +122,7 @@ def notification(context: Context, fields: Fields) -> View:
         "change": _queries.describe_suppression(entry, context.parsers),
         "superseded": (newer.id, describe_change(newer, context.parsers)) if newer else None,
         "preview": _queries.preview_replay(context.store, entry, context.parsers),
-        "result": RESULTS.get(fields.get("done", "")),
+        "result": action_result(fields),
     }
     return View("notification.html", values)
 
@@ -142,6 +142,7 @@ def subscriber(context: Context, fields: Fields) -> View:
         "email": email,
         "row": row,
         "rows": None if key is None else _queries.rows_of_subscriber(context.store, key),
+        "has_messages": "dispatches" in context.store.schema.roles,
         "has_lists": "subscriptions" in context.store.schema.roles,
     }
     return View("subscriber.html", {**values, **_history(context, fields, listing, found)})
@@ -202,7 +203,7 @@ def _history(
         "listing": listing,
         "changes": _changes(context, listing.entries) if listing.entries else {},
         "logged": context.store.log is not None,
-        "result": RESULTS.get(fields.get("done", "")),
+        "result": action_result(fields),
     }
 
 

@@ -29,7 +29,7 @@ from hookrow._describe import (
 )
 from hookrow._http import Response
 from hookrow._receiver.manual import MAX_ENTERED_REASON
-from hookrow._statistics import Overview, Period
+from hookrow._statistics import RATE_LIMITS, Overview, Period
 from hookrow._statistics.cache import MOST_CACHED
 from hookrow.dashboard._forms import ENCODED, encode_value, link
 from hookrow.dashboard._queries import PAGE_SIZE
@@ -105,6 +105,7 @@ def _environment() -> Environment:
         "duration": format_duration,
         "iso": iso,
         "link": link,
+        "meaning": OUTCOME_CLASSES.__getitem__,
         "percent": percent,
         "pluralize": pluralize,
         "tries": count_tries,
@@ -119,6 +120,7 @@ def _environment() -> Environment:
         "ENCODED": ENCODED,
         "MAX_ENTERED_REASON": MAX_ENTERED_REASON,
         "PAGE_SIZE": PAGE_SIZE,
+        "RATE_LIMITS": RATE_LIMITS,
         "version": __version__,
     }
     return environment
@@ -156,6 +158,19 @@ def percent(share: float | None, digits: int = 1) -> str:
 def sentence(text: str) -> str:
     """Format a text as a sentence, with a capital letter and a period."""
     return f"{text[:1].upper()}{text[1:]}."
+
+
+OUTCOME_CLASSES = {
+    Result.RECORDED: "good",
+    Result.SUBSCRIBER_NOT_FOUND: "warn",
+    Result.DISPATCH_NOT_FOUND: "warn",
+    Result.RECIPIENT_MISMATCH: "warn",
+    Result.UNSUPPORTED: "warn",
+    Result.FAILED: "bad",
+    Result.TEST: "",
+    Result.UNMAPPED: "",
+}
+"""The class of an outcome on a page: OK, attention, broken or neutral."""
 
 
 def iso(time: datetime) -> str:

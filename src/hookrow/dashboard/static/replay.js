@@ -7,7 +7,9 @@
 
   async function replay(form) {
     const body = new URLSearchParams(new FormData(form, form.querySelector("button")));
-    const response = await fetch(form.action, { method: "POST", body, redirect: "error" });
+    // The property `action` is the button, which has this name.
+    const url = form.getAttribute("action");
+    const response = await fetch(url, { method: "POST", body, redirect: "error" });
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
     if (!response.ok) throw new Error(page.querySelector(".notice")?.textContent ?? response.status);
     return page;
