@@ -3,7 +3,7 @@
 import html
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -16,8 +16,10 @@ from hookrow._core.result import Result
 from hookrow._receiver import replay
 from hookrow._receiver.recorder import record
 from hookrow.dashboard import _parked
+from hookrow.dashboard._app import PAGE_TIMEOUT
 from hookrow.stores._errors import Unavailable, WrongMapping
 from hookrow.stores._log import Query
+from hookrow.stores._timeouts import left
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._log import SQLLog
 from hookrow.testing import Tables
@@ -194,6 +196,22 @@ def test_a_replay_that_fails(
         **dict.fromkeys(("after", "recorded", "refused"), "0"),
         "last": "1",
     }
+
+
+def test_the_time_limit(store: SQLStore, visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the database responds too late for the replay, there is time left for the page."""
+    park(store, 1)
+    count_retries = SQLLog.count_retries
+    limits = []
+
+    def count(log: SQLLog, ids: Collection[int]) -> None:
+        limits.append(left())
+        count_retries(log, ids)
+
+    monkeypatch.setattr(SQLLog, "count_retries", count)
+    posted(visitor, REPLAY)
+    [limit] = limits
+    assert limit <= _parked.REPLAY_TIMEOUT < PAGE_TIMEOUT
 
 
 def test_a_body_that_cannot_be_read(store: SQLStore, visitor: Visitor) -> None:

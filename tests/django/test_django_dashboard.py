@@ -45,6 +45,15 @@ def test_the_pages(project: Site) -> None:
     assert get(project, "nowhere").status_code == 404
 
 
+def test_the_first_start(sqlite_site: Site) -> None:
+    """The overview has the URL of the project's endpoint, and the project's command."""
+    page = sqlite_site.client.get(MOUNT).content.decode()
+    _handler(store(), parsers(), keep_bodies=True).close(20)
+    url = "http://localhost/mail/provider/webhooks"
+    assert f'<code class="line">{url}</code>' in page
+    assert f"python manage.py hookrow simulate delivery ada@example.com m-1 --url {url}<" in page
+
+
 def test_links(project: Site) -> None:
     """Every link, asset and form of a page leads to a page, also with a slash in its URL."""
 

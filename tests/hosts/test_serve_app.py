@@ -233,14 +233,19 @@ def test_a_revoked_privilege(postgres_url: str) -> None:
 
 
 def test_dashboard(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The dashboard is below the mount path; the warning of a weak password does not contain it."""
+    """The dashboard is below the mount path, and has the URL of the endpoint.
+
+    The warning of a weak password does not contain it.
+    """
     with serving(
         sqlite_url, dashboard=True, dashboard_password="word", mount_path="/mail"
     ) as server:
         given = b"Authorization: Basic " + b64encode(b"hookrow:word")
         for path in ("/mail/dashboard", "/mail/dashboard/", "/mail/dashboard/lists"):
             page = wire.head(path, method="GET", secret=None, extra=[given])
-            assert wire.ask(server.port, page).status == 200
+            response = wire.ask(server.port, page)
+            assert response.status == 200
+            assert (b"/mail/provider/webhooks</code>" in response.body) is (path[-1] != "s")
         paths = ("/mail/dashboard/", "/mail/dashboards")
         assert [server.get(path).status for path in paths] == [401, 404]
     assert "The dashboard's password has 4 characters" in caplog.text

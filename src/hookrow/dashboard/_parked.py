@@ -24,6 +24,7 @@ from hookrow.dashboard._queries import Context, last_id, list_entries
 from hookrow.dashboard._templating import View, words
 from hookrow.stores._errors import StoreError, WrongMapping
 from hookrow.stores._log import KNOWN_TYPES, OTHER, Query
+from hookrow.stores._timeouts import limited_to
 
 PARKED_FILTERS = (
     *("type", "outcome", "reason", "since", "until"),
@@ -33,6 +34,9 @@ PARKED_FILTERS = (
 
 REPLAY_TIME = 1.0
 """Seconds after which a request begins to replay no further group of notifications."""
+
+REPLAY_TIMEOUT = 2.5
+"""Seconds after which the database stops replaying, so that there is time left for the page."""
 
 
 _NONE = ResultCount(0, exact=True)
@@ -98,10 +102,11 @@ def _replay_part(context: Context, query: Query, progress: ReplayProgress) -> Re
     if not rest.ids:
         return progress
     try:
-        for entries in matching_entries(log, rest):
-            progress = _replay_group(context, entries, progress)
-            if monotonic() >= until:
-                break
+        with limited_to(REPLAY_TIMEOUT):
+            for entries in matching_entries(log, rest):
+                progress = _replay_group(context, entries, progress)
+                if monotonic() >= until:
+                    break
     except WrongMapping:
         progress = replace(progress, fault=RESULTS["wrong_mapping"])
     except StoreError as error:
