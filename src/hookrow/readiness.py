@@ -6,8 +6,10 @@ It responds as `hookrow serve` does at /readyz.
 from __future__ import annotations
 
 from hookrow._arguments import reject
-from hookrow._diagnostics.check import check_database
+from hookrow._core.status import Status
 from hookrow._diagnostics.readiness import ReadinessHandler
+from hookrow._diagnostics.status import StatusSource, sweep_of
+from hookrow._diagnostics.status_reader import StatusReader
 from hookrow._receiver.receiver import Receiver
 
 
@@ -18,18 +20,36 @@ class Readiness(ReadinessHandler):
     respond to every path and method, and authenticate nobody: the text of a 503 names the fault,
     such as a missing column. The tables are probed at most once a second, and the results of the
     last notifications count, too, as at /readyz of `hookrow serve`. While a spool keeps
-    notifications, the response is a 200 that begins with "attention".
+    notifications, the response is a 200 that begins with "attention". If something else is wrong,
+    such as a secret, the response is a 200 that begins with "ready" and names it.
 
-    Each response is sent within 5 s. `close` ends its thread; it does not close the receiver.
+    `status` returns the whole status: pass it to `Dashboard(..., status=readiness.status)` and
+    `Metrics.watch(readiness.status)`, so that these show what only this process knows.
+
+    Each response is sent within 5 s. `close` ends its threads; it does not close the receiver.
     Raises `ConfigurationError` if the argument is not a receiver.
     """
 
     def __init__(self, receiver: Receiver) -> None:
         if not isinstance(receiver, Receiver):
             reject("The argument of Readiness()", "a receiver", receiver, "Readiness(receiver)")
-        store = receiver.store
-        super().__init__(
-            lambda: check_database(store.database, store.schema, store.tenants),
-            receiver.results,
-            can_spool=receiver.can_spool,
+        self._reader = StatusReader(
+            StatusSource(
+                store=receiver.store,
+                receiver=lambda: receiver,
+                parsers=receiver.entries,
+                sweep=lambda: sweep_of(receiver),
+            )
         )
+        super().__init__(self.status, can_spool=receiver.can_spool)
+
+    def status(self) -> Status:
+        """Return the status of the receiver, its database and its log.
+
+        Waits up to 5 s for the database, and raises nothing.
+        """
+        return self._reader()
+
+    def close(self) -> None:
+        """Stop the threads after the checks in progress."""
+        self._reader.close()

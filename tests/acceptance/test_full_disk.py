@@ -84,6 +84,30 @@ with open(sys.argv[2], "r+b") as file:
 """Puts notifications into a spool, and damages the index of its file."""
 
 
+STATUS = """
+import sys
+from hookrow._diagnostics.status import StatusSource, read_fault
+from hookrow import Schema
+from hookrow.migrations import upgrade
+from hookrow.stores.sql import SQLStore
+
+url = f"sqlite:///{sys.argv[2]}"
+upgrade(url, Schema())
+source = StatusSource(store=SQLStore(url))
+print(read_fault(source, rehearse=True))
+with open(sys.argv[1], "wb", buffering=0) as rest:
+    try:
+        while True:
+            rest.write(bytes(1000))
+    except OSError:
+        pass
+for rehearse in (False, True):
+    fault = read_fault(source, rehearse=rehearse)
+    print(fault and fault.text)
+"""
+"""Prints the fault of a database before its disk is full, after that, and with a rehearsal."""
+
+
 class SmallDisk:
     """An empty disk in a folder, which only the processes of `program` see."""
 
@@ -153,3 +177,13 @@ def test_a_damaged_spool_on_a_full_disk_is_replaced_when_there_is_room(tmp_path:
     disk, spool = SmallDisk(tmp_path / "disk"), tmp_path / "disk/spool.db"
     program = [*disk.program, sys.executable, "-c", DAMAGE + FILL + BEGIN]
     assert _lines_of(*program, spool.with_name("other"), spool) == ["100"]
+
+
+def test_a_full_disk_is_a_finding_before_a_notification_fails(tmp_path: Path) -> None:
+    """A change of no row succeeds on it, but a rehearsed write does not."""
+    disk, database = SmallDisk(tmp_path / "disk"), tmp_path / "disk/hookrow.db"
+    program = [*disk.program, sys.executable, "-c", STATUS]
+    before, unrehearsed, rehearsed = _lines_of(*program, database.with_name("other"), database)
+    assert (before, unrehearsed) == ("None", "None")
+    assert rehearsed.startswith("The database accepts no changes: ")
+    assert "full" in rehearsed

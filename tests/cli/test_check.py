@@ -679,7 +679,7 @@ def test_entries_of_the_log_that_no_entry_reads(
 def test_requests_without_a_valid_secret(database_url: str) -> None:
     """Those of the last day are a warning, which names the entries of the receiver, if any."""
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-    unauthentic = partial(RequestHour, RequestKind.UNAUTHENTIC)
+    unauthentic = partial(RequestHour, RequestKind.WRONG_SECRET)
     with closing(SQLStore(database_url)) as store:
         statements = verify(store.database, store.schema)
         check = partial(check_unauthentic, store.database, statements)

@@ -137,7 +137,7 @@ def test_requests_without_a_valid_secret(command: Command, sqlite_url: str) -> N
     now = datetime.now(UTC)
     keep(sqlite_url, testing.opening(ADA, ADAS, at=now), Recorded(()), now, entry="sendgrid")
     hour = now.replace(minute=0, second=0, microsecond=0)
-    unauthentic = partial(RequestHour, RequestKind.UNAUTHENTIC)
+    unauthentic = partial(RequestHour, RequestKind.WRONG_SECRET)
     with closing(SQLStore(sqlite_url)) as store:
         assert store.log is not None
         store.log.add_requests(

@@ -832,7 +832,7 @@ def test_requests_with_a_wrong_secret(store: SQLStore, visitor: Visitor) -> None
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     ago = hour - timedelta(hours=3)
     hours = {hour: 1, ago: 1, hour - timedelta(hours=25): 9}
-    unauthentic = partial(RequestHour, RequestKind.UNAUTHENTIC)
+    unauthentic = partial(RequestHour, RequestKind.WRONG_SECRET)
     store.log.add_requests({unauthentic("", at): number for at, number in hours.items()})
     page = re.sub("<time[^>]*>", "", Visitor(store).shows("/"))
     text = "2 requests with a missing or wrong secret in the last day, the first after "
@@ -843,7 +843,7 @@ def test_requests_with_a_wrong_secret_by_entry(store: SQLStore) -> None:
     """The overview names the entries, or has only the requests to the selected one."""
     assert store.log is not None
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-    unauthentic = partial(RequestHour, RequestKind.UNAUTHENTIC)
+    unauthentic = partial(RequestHour, RequestKind.WRONG_SECRET)
     ago = hour - timedelta(hours=2)
     store.log.add_requests({unauthentic("mailgun", ago): 1, unauthentic("sendgrid", hour): 2})
     text = "{} with a missing or wrong secret in the last day ({}), the first after {:%Y-%m-%d %H}"

@@ -10,7 +10,7 @@ from django.urls import path as url
 import django_host
 from engines import run
 from hookrow.django import receiver
-from hookrow.django.readiness import _handler
+from hookrow.django.readiness import _status
 from wire import TEXT
 
 URLS = (url("readyz", include("hookrow.django.readiness")),)
@@ -18,10 +18,10 @@ URLS = (url("readyz", include("hookrow.django.readiness")),)
 
 @pytest.fixture
 def client(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    monkeypatch.setattr("hookrow._diagnostics.readiness.VALID_FOR", 0.0)
-    with django_host.project(database_url), override_settings(ROOT_URLCONF=URLS):
+    monkeypatch.setattr("hookrow._diagnostics.status_reader.VALID_FOR", 0.0)
+    with django_host.project(database_url, SWEEP=True), override_settings(ROOT_URLCONF=URLS):
         yield Client(enforce_csrf_checks=True)
-        _handler(receiver()).close()
+        _status(receiver()).close()
 
 
 def test_a_database_that_lacks_a_table(client: Client, database_url: str) -> None:

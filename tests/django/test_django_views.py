@@ -173,7 +173,7 @@ class TestEntries:
             assert post(b"[]", "wrong", path=PATH + name).status_code == 401
         several.close(PATIENCE)
         assert several.store.log is not None
-        found = several.store.log.requests(RequestKind.UNAUTHENTIC, datetime.now(UTC) - DAY)
+        found = several.store.log.requests(RequestKind.WRONG_SECRET, datetime.now(UTC) - DAY)
         assert {name: each.number for name, each in found.items()} == {"mail": 2, "parcels": 1}
 
     def test_a_request_with_many_events(self, several: Receiver) -> None:

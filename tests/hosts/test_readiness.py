@@ -22,7 +22,7 @@ from wire import SECRET
 @pytest.fixture
 def receiver(database_url: str) -> Iterator[Receiver]:
     store = SQLStore(database_url)
-    with closing(store), closing(Receiver(Postmark(SECRET), store)) as receiver:
+    with closing(store), closing(Receiver(Postmark(SECRET), store, sweep=True)) as receiver:
         yield receiver
 
 
@@ -30,7 +30,7 @@ def test_a_database_that_lacks_a_table(
     receiver: Receiver, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The response names the table, on each host and below each path."""
-    monkeypatch.setattr("hookrow._diagnostics.readiness.VALID_FOR", 0.0)
+    monkeypatch.setattr("hookrow._diagnostics.status_reader.VALID_FOR", 0.0)
     with closing(Readiness(receiver)) as readiness:
         app = Starlette(routes=[Route("/readyz", ASGI(readiness))])
         client = Client(WSGI(readiness))

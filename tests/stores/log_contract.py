@@ -478,9 +478,9 @@ class ReadContract:
     def test_requests(self, home: Home, log: SQLLog) -> None:
         """Requests are added up by kind, entry and hour, apart from the notifications."""
         hour = NOON.replace(minute=0, microsecond=0)
-        wrong = partial(RequestHour, RequestKind.UNAUTHENTIC)
+        wrong = partial(RequestHour, RequestKind.WRONG_SECRET)
         old = RequestHour(RequestKind.OLD_SECRET, "", hour - 2 * HOUR)
-        unauthentic = partial(log.requests, RequestKind.UNAUTHENTIC)
+        unauthentic = partial(log.requests, RequestKind.WRONG_SECRET)
         assert unauthentic(hour) == {}
         keep(home, entry(1))
         log.add_requests(
@@ -510,12 +510,12 @@ class ReadContract:
         """They are added by several statements, in which no entry is lost."""
         hour = NOON.replace(minute=0, microsecond=0)
         counts = {
-            RequestHour(RequestKind.UNAUTHENTIC, f"tenant-{number}", hour): number
+            RequestHour(RequestKind.WRONG_SECRET, f"tenant-{number}", hour): number
             for number in range(1, 2 * ROWS_PER_INSERT + 2)
         }
         for _ in range(2):
             log.add_requests(counts)
-        found = log.requests(RequestKind.UNAUTHENTIC, hour)
+        found = log.requests(RequestKind.WRONG_SECRET, hour)
         assert {name: each.number for name, each in found.items()} == {
             key.entry: 2 * number for key, number in counts.items()
         }

@@ -355,7 +355,7 @@ def _steps(log: SQLLog) -> Mapping[str, Callable[[], object]]:
         "add requests": lambda: log.add_requests(
             {RequestHour(kind, "postmark", NOON): 1 for kind in RequestKind}
         ),
-        "requests": lambda: log.requests(RequestKind.UNAUTHENTIC, NOON),
+        "requests": lambda: log.requests(RequestKind.WRONG_SECRET, NOON),
         "what can be pruned": lambda: log.prunable(
             before=now, bodies_before=now, parked_before=NOON
         ),

@@ -418,8 +418,8 @@ def test_missing_tables(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     )
     assert "hookrow db upgrade" in warning
     assert prune(home) == 2
-    reader(home).add_requests({RequestHour(RequestKind.UNAUTHENTIC, "", SHARP): 1})
-    assert reader(home).requests(RequestKind.UNAUTHENTIC, TODAY) == {}
+    reader(home).add_requests({RequestHour(RequestKind.WRONG_SECRET, "", SHARP): 1})
+    assert reader(home).requests(RequestKind.WRONG_SECRET, TODAY) == {}
     keep(home, entry(3))
     for table in ("hookrow_hours", "hookrow_meta"):
         home.run(f"ALTER TABLE {table}_away RENAME TO {table}")

@@ -122,12 +122,13 @@ def test_a_token() -> None:
     provider = Brevo(f"Bearer {token}", CREDENTIALS)
     assert provider.admit(head_with(f"bearer {token}".encode())) is None
     assert provider.admit(head_with(basic(CREDENTIALS))) is None
+    wrong = 'Basic realm="hookrow", error="wrong"'
     for value in (f"Bearer {token}x", "Bearer", f"Token {token}", token):
         head = head_with(value.encode())
-        assert provider.admit(head) == 'Basic realm="hookrow"'
+        assert provider.admit(head) == wrong
         assert provider.describe_unauthentic(head)
-    assert provider.admit(head_with(basic(token))) == 'Basic realm="hookrow"'
-    assert provider.admit(head_with(b"Bearer " + CREDENTIALS.encode())) == 'Basic realm="hookrow"'
+    assert provider.admit(head_with(basic(token))) == wrong
+    assert provider.admit(head_with(b"Bearer " + CREDENTIALS.encode())) == wrong
 
 
 @pytest.mark.parametrize("token", ["", "two words", "a:b", "é", "line\n"])

@@ -578,7 +578,7 @@ def test_refusals_by_entry(
         (Refusal.TOO_LARGE, entry),
         (Refusal.NO_SUCH_PATH, None),
     ]
-    found = database.log.requests(RequestKind.UNAUTHENTIC, NOON)
+    found = database.log.requests(RequestKind.WRONG_SECRET, NOON)
     assert {name: each.number for name, each in found.items()} == {entry or "": 1}
 
 

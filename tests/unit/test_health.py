@@ -1,32 +1,32 @@
-"""Health checks."""
+"""Health checks: what they respond to each status, and how often the database is checked."""
 
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import timedelta
 from threading import Event
 from unittest.mock import Mock
 
 import pytest
 
+from engines import MEMORY
 from hookrow import Request, RequestHead, Response
-from hookrow._diagnostics import CheckResult, Level
-from hookrow._diagnostics import readiness as health
+from hookrow._core.status import Finding, Status, StatusLevel, StatusSubject
+from hookrow._diagnostics import CheckResult, Level, status_reader
 from hookrow._diagnostics.readiness import ReadinessHandler
+from hookrow._diagnostics.status import StatusSource
+from hookrow._diagnostics.status_reader import StatusReader
 from hookrow._server.health import Liveness
+from hookrow.stores.sql import SQLStore
 from wire import PATIENCE, TEXT
 
 REQUEST = Request(RequestHead("GET", "/readyz", ()), b"")
+AWAY = CheckResult(Level.ERROR, "database", "It is away.")
+SILENT = "The database does not respond."
 
 
 def response(status: int, text: str) -> Response:
     return Response(status, f"{text}\n".encode(), {"Content-Type": TEXT})
-
-
-READY = response(200, "ready")
-SILENT = response(503, "not ready: The database does not respond.")
-
-
-def results(fault: str | None = None) -> Mock:
-    """Return the results of notifications, with the fault that they show."""
-    return Mock(**{"fault.return_value": fault})
 
 
 def test_a_running_process_responds() -> None:
@@ -35,96 +35,157 @@ def test_a_running_process_responds() -> None:
     assert (liveness.admit(REQUEST.head), liveness(REQUEST)) == (None, alive)
 
 
-def test_readiness_is_the_result_of_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first error, or an exception, is a 503 that contains it; a warning is no error."""
-    warning = CheckResult(Level.WARNING, "times", "It is wrong.")
-    errors = [CheckResult(Level.ERROR, "tables", text) for text in ("'größe' is missing.", "")]
-    check = Mock(side_effect=[[warning, *errors], [warning], LookupError, []])
-    readiness = ReadinessHandler(check, results())
+WRITES = Finding(StatusLevel.BROKEN, StatusSubject.WRITES, "'größe' is missing.", "Add it.")
+RESPONSES = Finding(StatusLevel.BROKEN, StatusSubject.RESPONSES, "The last 3 got a 503: why", "")
+LOST = Finding(StatusLevel.ATTENTION, StatusSubject.RESPONSES, "1 got a 503: why", "")
+SECRETS = Finding(StatusLevel.BROKEN, StatusSubject.SECRETS, "12 requests to acme", "Compare it.")
+SILENCE = Finding(StatusLevel.ATTENTION, StatusSubject.SILENCE, "None arrived.", "Test it.")
+
+
+@pytest.mark.parametrize(
+    ("findings", "spooling", "expected"),
+    [
+        ([], False, response(200, "ready")),
+        ([WRITES], False, response(503, "not ready: 'größe' is missing.")),
+        ([SECRETS, WRITES], False, response(503, "not ready: 'größe' is missing.")),
+        ([RESPONSES], False, response(503, "not ready: The last 3 got a 503: why")),
+        ([RESPONSES], True, response(200, "attention: The last 3 got a 503: why")),
+        # Another server would not do better, and strangers must not learn the names of entries.
+        ([SECRETS, SILENCE], False, response(200, "ready; attention: secrets, silence")),
+        ([SILENCE, SILENCE, LOST], True, response(200, "ready; attention: silence, responses")),
+    ],
+)
+def test_readiness(findings: list[Finding], expected: Response, *, spooling: bool) -> None:
+    """Only what makes this server lose notifications makes it unready."""
+    readiness = ReadinessHandler(lambda: Status(findings), can_spool=lambda: spooling)
     assert readiness.admit(REQUEST.head) is None
-    missing = response(503, "not ready: 'größe' is missing.")
-    failed = response(503, "not ready: The check of the database failed: LookupError.")
-    assert [readiness(REQUEST), readiness(REQUEST)] == [missing, missing]
-    check.assert_called_once()  # its result is still valid
-    monkeypatch.setattr(health, "VALID_FOR", 0.0)
-    readiness._expires = 0.0
-    responses = [readiness(REQUEST) for _ in range(3)]
-    assert responses == [READY, failed, READY]
-    readiness.close()
+    assert readiness(REQUEST) == expected
 
 
-def test_the_last_notifications_count_as_well() -> None:
+@pytest.fixture
+def store() -> Iterator[SQLStore]:
+    with closing(SQLStore(MEMORY)) as store:
+        yield store
+
+
+@pytest.fixture
+def read(store: SQLStore) -> Iterator[Callable[..., StatusReader]]:
+    """Return a function that creates a reader of a check and, if given, of a receiver's results."""
+    readers = []
+
+    def create(
+        check: Callable[..., Iterable[CheckResult]], results: Mock | None = None, **options: float
+    ) -> StatusReader:
+        receiver = None
+        if results is not None:
+            spools = {"spool_state.return_value": None}
+            receiver = Mock(results=results, clock=Mock(correction=timedelta(0)), **spools)
+        source = StatusSource(store=store, receiver=lambda: receiver, check=check)
+        readers.append(StatusReader(source, **options))
+        return readers[-1]
+
+    yield create
+    for each in readers:
+        each.close()
+
+
+def results(fault: str | None = None, *, kept: bool = False) -> Mock:
+    """Return the results of notifications, with the fault that they show."""
+    values = {"fault.return_value": fault, "losses.return_value": None}
+    return Mock(**values, **{"kept_within.return_value": kept})
+
+
+def reasons(read: StatusReader) -> list[str]:
+    return [each.reason for each in read().findings]
+
+
+def test_the_first_error_of_the_check_is_a_finding(
+    read: Callable[..., StatusReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So is an exception; a warning is none. The result is valid for a second."""
+    warning = CheckResult(Level.WARNING, "times", "It is wrong.")
+    errors = [AWAY, CheckResult(Level.ERROR, "tables", "")]
+    check = Mock(side_effect=[[warning, *errors], [warning], LookupError, []])
+    status = read(check)
+    assert [reasons(status), reasons(status)] == [["It is away."]] * 2
+    check.assert_called_once()
+    monkeypatch.setattr(status._fault, "_seconds", 0.0)
+    status._fault._expires = 0.0
+    assert reasons(status) == []
+    assert reasons(status) == ["The check of the database failed: LookupError."]
+    assert reasons(status) == []
+
+
+def test_the_last_notifications_count_as_well(read: Callable[..., StatusReader]) -> None:
     """At once, although the result of the check is still valid."""
     check, recent = Mock(return_value=[]), results()
-    readiness = ReadinessHandler(check, recent)
-    assert readiness(REQUEST) == READY
+    status = read(check, recent)
+    assert reasons(status) == []
     recent.fault.return_value = "The last 3 notifications got a 503: why"
-    assert readiness(REQUEST) == response(503, f"not ready: {recent.fault()}")
+    assert reasons(status) == [recent.fault()]
     recent.fault.return_value = None
-    assert readiness(REQUEST) == READY
+    assert reasons(status) == []
     check.assert_called_once()
-    readiness.close()
 
 
 def test_the_last_notifications_do_not_count_after_a_fault_that_the_check_detected(
-    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[..., StatusReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was their cause, or so was a database that did not respond in time."""
-    monkeypatch.setattr(health, "VALID_FOR", 0.0)
-    error = CheckResult(Level.ERROR, "database", "It is away.")
-    check, recent = Mock(side_effect=[[], [error], [error], [], []]), results()
-    readiness = ReadinessHandler(check, recent)
+    monkeypatch.setattr(status_reader, "VALID_FOR", 0.0)
+    check, recent = Mock(side_effect=[[], [AWAY], [AWAY], [], []]), results()
+    status = read(check, recent)
     for forgotten in (0, 0, 0, 1, 1):
-        readiness(REQUEST)
+        status()
         assert recent.forget.call_count == forgotten
-    readiness.close()
-    slow = ReadinessHandler(Mock(return_value=[]), recent, deadline=0.0)
+    slow = read(Mock(return_value=[]), recent, deadline=0.0)
     recent.forget.reset_mock()
-    slow(REQUEST)
-    slow._thread.submit(lambda: None).result(PATIENCE)
+    slow()
+    slow._fault._thread.submit(lambda: None).result(PATIENCE)
     slow._deadline = PATIENCE
-    slow(REQUEST)
+    slow()
     recent.forget.assert_called_once()
-    slow.close()
 
 
-@pytest.mark.parametrize("fault", [None, "The disk is full."])
-def test_while_the_spool_keeps_notifications_a_fault_only_needs_attention(
-    fault: str | None,
+@pytest.mark.parametrize("kept", [False, True])
+def test_how_often_a_write_is_rehearsed(
+    read: Callable[..., StatusReader], monkeypatch: pytest.MonkeyPatch, *, kept: bool
 ) -> None:
-    error = CheckResult(Level.ERROR, "database", "It is away.")
-    can_spool = Mock(return_value=True)
-    readiness = ReadinessHandler(
-        lambda: [] if fault else [error], results(fault), can_spool=can_spool
-    )
-    assert readiness(REQUEST) == response(200, f"attention: {fault or error.text}")
-    can_spool.return_value = False
-    assert readiness(REQUEST) == response(503, f"not ready: {fault or error.text}")
-    readiness.close()
+    """Every 30 s, because it leaves a row, and until it succeeds; never if one was recorded."""
+    monkeypatch.setattr(status_reader, "VALID_FOR", 0.0)
+    check, recent = Mock(side_effect=[[], [], [], [AWAY], [AWAY], [], []]), results(kept=kept)
+    status = read(check, recent)
+    status()
+    status()
+    status._rehearsed_at -= status_reader.REHEARSE_EVERY
+    for _ in range(5):
+        status()
+    rehearsed = [each.args[1] for each in check.call_args_list]
+    first = not kept
+    assert rehearsed == [first, False, first, False, True, True, False]
 
 
-def test_requests_share_a_check_and_get_503_if_it_hangs() -> None:
-    """After the deadline, requests get 503; they start no other check while one is running."""
+def test_callers_share_a_check_that_hangs(read: Callable[..., StatusReader]) -> None:
+    """After the deadline, it is a finding; no other check starts while one is running."""
     started, end = Mock(), Event()
 
-    def check() -> list[CheckResult]:
+    def check(*_: object) -> list[CheckResult]:
         started()
         assert end.wait(PATIENCE)
         return []
 
-    readiness = ReadinessHandler(check, results(), deadline=0.02)
+    status = read(check, deadline=0.02)
     with ThreadPoolExecutor(16) as threads:
-        assert [*threads.map(readiness, [REQUEST] * 64)] == [SILENT] * 64
-        readiness._deadline = PATIENCE
-        late = threads.submit(readiness, REQUEST)
+        assert [*threads.map(lambda _: reasons(status), range(64))] == [[SILENT]] * 64
+        status._deadline = PATIENCE
+        late = threads.submit(reasons, status)
         end.set()
-        assert late.result(PATIENCE) == READY
+        assert late.result(PATIENCE) == []
     started.assert_called_once()
-    readiness.close()
 
 
-def test_no_thread_is_left() -> None:
-    """If no thread can be started, or after `close`, the response is 503."""
-    readiness = ReadinessHandler(Mock(), results())
-    readiness.close()
-    assert readiness(REQUEST) == SILENT
+def test_no_thread_is_left(read: Callable[..., StatusReader]) -> None:
+    """If no thread can be started, or after `close`, nothing is known of the database."""
+    status = read(Mock())
+    status.close()
+    assert reasons(status) == [SILENT]

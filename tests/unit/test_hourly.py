@@ -1,26 +1,29 @@
 """The task that updates the hourly counts: requests without a valid secret or with an old one."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from unittest.mock import patch
 
 import pytest
-from receiving import NOON, head, people, receive
+from receiving import NOON, delivery, head, people, post, receive
 
+from courier import Courier
 from engines import MEMORY
-from hookrow import Postmark, Receiver
+from hookrow import Postmark, Receiver, Request
+from hookrow._http import PROBE_AGENT
 from hookrow._receiver import hourly
 from hookrow._receiver.clock import utc_now
 from hookrow._receiver.hourly import HourlyCount
+from hookrow.providers import Event, Unauthentic
 from hookrow.stores._errors import Unavailable
 from hookrow.stores._log import RequestHour, RequestKind, Requests
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._log import SQLLog
 from times import HOUR, MINUTE
-from wire import SECRET, eventually
+from wire import PATIENCE, SECRET, eventually
 
-WRONG, OLD = RequestKind.UNAUTHENTIC, RequestKind.OLD_SECRET
+WRONG, OLD = RequestKind.WRONG_SECRET, RequestKind.OLD_SECRET
 
 
 @pytest.fixture
@@ -127,3 +130,49 @@ def test_a_database_that_is_away_at_the_end(log: SQLLog, caplog: pytest.LogCaptu
     with outage(log), closing(HourlyCount(log, dict, utc_now)) as task:
         task.add(WRONG, None, NOON)
     assert caplog.messages == ["The hourly count failed: Unavailable: gone"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "kind"),
+    [
+        ({"secret": "wrong"}, RequestKind.WRONG_SECRET),
+        ({"secret": ""}, RequestKind.MISSING_SECRET),
+        ({"secret": "wrong", "user-agent": PROBE_AGENT.decode()}, None),
+    ],
+)
+def test_a_401_is_counted_by_its_kind(headers: dict[str, str], kind: RequestKind | None) -> None:
+    """Those to `hookrow check URL` are not counted: they are none of the provider's."""
+    database = people()
+    assert database.log is not None
+    with closing(receive(database)) as receiver:
+        assert receiver.admit(head(**headers)) is not None
+    assert {*database.log.requests_by_kind(NOON)} == ({kind} if kind else set())
+
+
+def test_an_expired_signature_is_counted_as_such() -> None:
+    database = people()
+    assert database.log is not None
+    with closing(Receiver(Expiring(), database)) as receiver:
+        receiver(Request(head(), b"{}"))
+    assert {*database.log.requests_by_kind(NOON)} == {RequestKind.EXPIRED}
+
+
+class Expiring(Courier):
+    """Refuses all requests, because they were signed too long ago."""
+
+    def read(self, request: Request) -> Sequence[Event]:
+        del request
+        raise Unauthentic('Signature error="expired"')
+
+
+def test_a_503_is_counted() -> None:
+    """As that of a notification which nothing has kept."""
+    database = people("ada")
+    assert database.log is not None
+    with closing(receive(database)) as receiver:
+        assert post(receiver, delivery("ada")).status == 200
+        assert post(receiver, delivery("nobody")).status == 404
+        database.away = True
+        assert post(receiver, delivery("ada")).status == 503
+        assert receiver.results.losses(PATIENCE) is not None
+    assert numbers(database.log, RequestKind.UNAVAILABLE) == {"": 1}

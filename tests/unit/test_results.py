@@ -11,7 +11,7 @@ from copying import replace
 from hookrow import Arrival, Delivered, Recorded, Refusal
 from hookrow._core.notification import Outcome
 from hookrow._receiver import results
-from hookrow._receiver.results import RecentResults
+from hookrow._receiver.results import Losses, RecentResults
 from hookrow.stores._errors import Locked, Rejected, StoreError, Unavailable
 from wire import ADA, AT, PATIENCE, eventually
 
@@ -200,3 +200,27 @@ def test_a_spool_that_fails(tmp_path: Path) -> None:
         path.rmdir()
         post(receiver, delivery("ada"))
         assert receiver.can_spool()
+
+
+def test_losses(clock: Clock) -> None:
+    """How many of the last hundred were not kept, unless the last one was too long ago."""
+    recent = add(RecentResults(has_log=True), "R", "L", "R" * 7)
+    clock.now += 50
+    assert recent.losses(60.0) == Losses(1, 9, 50.0, FULL)
+    add(recent, "L", "R" * 120)
+    assert recent.losses(60.0) is None
+    add(recent, "L")
+    clock.now += 61
+    assert recent.losses(60.0) is None
+
+
+def test_whether_a_notification_was_kept(clock: Clock) -> None:
+    recent = RecentResults(has_log=True)
+    assert not recent.kept_within(30.0)
+    add(recent, "L", "T")
+    assert not recent.kept_within(30.0)
+    add(recent, "R", "L")
+    clock.now += 30
+    assert recent.kept_within(30.0)
+    clock.now += 1
+    assert not recent.kept_within(30.0)

@@ -175,9 +175,16 @@ def check_sweep(*, log: bool, bodies: bool, sweep: bool) -> Iterator[CheckResult
 
 
 def check_database(
-    database: Database, schema: Schema, tenants: Mapping[str, Key] = MappingProxyType({})
+    database: Database,
+    schema: Schema,
+    tenants: Mapping[str, Key] = MappingProxyType({}),
+    *,
+    rehearse: bool = True,
 ) -> Iterator[CheckResult]:
-    """Check that the database responds, is migrated, and has tables that it lets hookrow change."""
+    """Check that the database responds, is migrated, and has tables that it lets hookrow change.
+
+    For `rehearse`, see `check_tables`.
+    """
     try:
         if missing := missing_file(database, schema):
             yield CheckResult(Level.ERROR, "database", missing)
@@ -190,7 +197,7 @@ def check_database(
         yield CheckResult(Level.ERROR, "migrations", str(error))
         return
     yield CheckResult(Level.OK, "database", f"{database} responds.")
-    tables, mismatch = _examine_tables(database, schema, tenants)
+    tables, mismatch = _examine_tables(database, schema, tenants, rehearse=rehearse)
     if needed := _migrations.needed(schema):
         exist = tables[0].level is Level.OK or (mismatch and _has_own_tables(database, schema))
         by_the_host = exist and not current
@@ -226,15 +233,24 @@ def _check_tables_of_host(
 
 
 def check_tables(
-    database: Database, schema: Schema, tenants: Mapping[str, Key] = MappingProxyType({})
+    database: Database,
+    schema: Schema,
+    tenants: Mapping[str, Key] = MappingProxyType({}),
+    *,
+    rehearse: bool = True,
 ) -> Sequence[CheckResult]:
-    """Check that the tables and columns exist, with suitable types, and can be changed now."""
-    results, _ = _examine_tables(database, schema, tenants)
+    """Check that the tables and columns exist, with suitable types, and can be changed now.
+
+    If `rehearse` is True, an entry is written to the log, which nobody else ever sees: a full disk
+    lets changes of no row succeed. Each rehearsal leaves a deleted row to the database's own
+    maintenance.
+    """
+    results, _ = _examine_tables(database, schema, tenants, rehearse=rehearse)
     return results
 
 
 def _examine_tables(
-    database: Database, schema: Schema, tenants: Mapping[str, Key]
+    database: Database, schema: Schema, tenants: Mapping[str, Key], *, rehearse: bool
 ) -> tuple[Sequence[CheckResult], ConfigurationError | None]:
     """Return the results of `check_tables`, and the error with the faults, if there are any."""
     try:
@@ -246,7 +262,7 @@ def _examine_tables(
     except StoreError as error:  # it says nothing about the tables, and may be temporary
         return [_unavailable(error, database.dialect)], None
     exist = CheckResult(Level.OK, "tables", "All tables and columns exist.")
-    return [exist, *_check_changes(database, statements)], None
+    return [exist, *_check_changes(database, statements, rehearse=rehearse)], None
 
 
 def _unavailable(error: StoreError, dialect: Dialect) -> CheckResult:
@@ -260,11 +276,16 @@ def _unavailable(error: StoreError, dialect: Dialect) -> CheckResult:
     return CheckResult(Level.ERROR, "database", text)
 
 
-def _check_changes(database: Database, statements: Statements) -> Iterator[CheckResult]:
-    """Yield an error if the database rejects a change that selects no row; see `SQLStore.probe`."""
+def _check_changes(
+    database: Database, statements: Statements, *, rehearse: bool
+) -> Iterator[CheckResult]:
+    """Yield an error if the database rejects a change that selects no row, or a rehearsal."""
     try:
         with database.recording() as connection, begun(connection, database.dialect):
-            SQLTransaction(connection, statements).probe()
+            transaction = SQLTransaction(connection, statements)
+            transaction.probe()
+            if rehearse:
+                transaction.rehearse()
     except StoreError as error:
         yield CheckResult(
             Level.ERROR,

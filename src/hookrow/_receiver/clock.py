@@ -101,6 +101,11 @@ class Clock:
         """Return the time, in UTC, with the correction that was measured last."""
         return self.uncorrected() + self._offset
 
+    @property
+    def correction(self) -> timedelta:
+        """What is added to the process's clock: zero unless it is wrong by more than an hour."""
+        return self._offset
+
     def measure(self) -> None:
         """Compare with the database's clock, once a minute, and whenever this clock was set.
 

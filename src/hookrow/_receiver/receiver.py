@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Never
 
@@ -73,7 +74,7 @@ from hookrow.stores._timeouts import limited_to
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from hookrow._receiver.spool import Spool, SpoolEntry
+    from hookrow._receiver.spool import Spool, SpoolEntry, SpoolState
     from hookrow.stores.sql import SQLStore
 
 logger = logging.getLogger("hookrow")
@@ -291,6 +292,10 @@ class Receiver:
         """Return whether there is a spool, and the last write to it, if any, succeeded."""
         return self._spool is not None and self._spool.accepts
 
+    def spool_state(self) -> SpoolState | None:
+        """Return the state of the spool, or None without one. Raises one of `SPOOL_ERRORS`."""
+        return None if self._spool is None else self._spool.state()
+
     def start(self) -> None:
         """Start the periodic tasks, such as the sweep. The first queued request also does this."""
         started = [task.start() for task in self._tasks]
@@ -378,13 +383,13 @@ class Receiver:
         """Call the hook for an outcome, after the commit. Subclasses may override this."""
         self._hooks(arrival, outcome)
 
-    def on_unauthentic(self, entry: str | None) -> None:
-        """Count a request without a valid secret. Subclasses may override this.
+    def _count_requests(self, kind: RequestKind, entry: str | None, number: int = 1, /) -> None:
+        """Count requests that the log does not show. Subclasses may override this.
 
         `entry` is the name of the entry, or None if the receiver has a single provider.
         """
         if self._hourly is not None:
-            self._hourly.add(RequestKind.UNAUTHENTIC, entry, self.clock())
+            self._hourly.add(kind, entry, self.clock(), number)
 
     def _create_responder(self) -> Responder:
         is_overridden = type(self).on_outcome is not Receiver.on_outcome
@@ -396,6 +401,7 @@ class Receiver:
             spool=self._spool.put if self._spool else None,
             observer=self._observer,
             on_outcome=self.on_outcome if self._hooks or is_overridden else None,
+            count_unavailable=partial(self._count_requests, RequestKind.UNAVAILABLE),
         )
 
     def _create_log_tasks(self) -> tuple[HourlyCount, ParkedRetry] | tuple[None, None]:
@@ -541,7 +547,8 @@ class Receiver:
     def _refuse_unauthentic(
         self, head: RequestHead, entry: Entry[Provider], challenge: str
     ) -> Response:
-        self.on_unauthentic(entry.name)
+        if head.header("User-Agent") != PROBE_AGENT:
+            self._count_requests(_unauthentic_kind(challenge), entry.name)
         if self._observer is not None:
             self._observer.refused(head, Refusal.UNAUTHENTIC, entry.name)
         log_unauthentic(head, entry.name, _describe_unauthentic(head, entry))
@@ -617,6 +624,21 @@ def _describe_unauthentic(head: RequestHead, entry: Entry[Provider]) -> str | No
     except ProviderFault as fault:
         log_provider_fault(fault, "%s")
         return None
+
+
+def _unauthentic_kind(challenge: str) -> RequestKind:
+    """Return the kind of a request that got a 401, by the error that the challenge states.
+
+    The challenges of the built-in providers state one.
+    """
+    for kind, error in _ERRORS.items():
+        if f'error="{error}"' in challenge:
+            return kind
+    return RequestKind.WRONG_SECRET
+
+
+_ERRORS = {RequestKind.MISSING_SECRET: "missing", RequestKind.EXPIRED: "expired"}
+"""The errors in challenges, besides wrong secrets and signatures."""
 
 
 def _check_parts(entries: Entries[Provider], store: SQLStore) -> None:

@@ -11,6 +11,7 @@ the log if the database failed on it, or in the spool if the database was unavai
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -719,10 +720,11 @@ class Responder:
 
     The `clock` dates the arrivals, before they are recorded or spooled. `spool` keeps arrivals
     while the database is unavailable, and returns whether it has kept each. `on_outcome` is None if
-    nothing uses the outcomes.
+    nothing uses the outcomes. `count_unavailable` is called with the name of a receiver's entry and
+    the number of its notifications that got a 503.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword arguments
         self,
         store: SQLStore,
         options: ReceiverOptions,
@@ -732,8 +734,10 @@ class Responder:
         spool: Callable[[Sequence[Arrival]], Sequence[bool]] | None,
         observer: Observer | None,
         on_outcome: OutcomeCallback | None,
+        count_unavailable: Callable[[str | None, int], object],
     ) -> None:
         self._options = options
+        self._count_unavailable = count_unavailable
         self._responses = responses
         self._clock = clock
         self._spool = spool
@@ -850,8 +854,22 @@ class Responder:
             self._spool_failed(arrivals, outcomes)
         self.notify(arrivals, outcomes)
         if self._responses.are_usual:
-            return [respond(outcome) for outcome in outcomes]
-        return [*map(self._responses, arrivals, outcomes)]
+            responses = [respond(outcome) for outcome in outcomes]
+        else:
+            responses = [*map(self._responses, arrivals, outcomes)]
+        self._count(arrivals, responses)
+        return responses
+
+    def _count(self, arrivals: Sequence[Arrival], responses: Sequence[Response]) -> None:
+        """Count the notifications of each entry that got a 503, except tests and probes."""
+        refused = Counter(
+            arrival.entry
+            for arrival, response in zip(arrivals, responses, strict=True)
+            if response.status == Refusal.UNAVAILABLE.status
+            and not (arrival.is_test or arrival.is_probe)
+        )
+        for entry, number in refused.items():
+            self._count_unavailable(entry, number)
 
     def _spool_overflow(self, arrivals: Sequence[Arrival]) -> list[Response]:
         """Spool arrivals because the queue is full; refuse them unless they are acknowledged."""
@@ -877,7 +895,9 @@ class Responder:
             ", ".join(requests),
             extra={"request_ids": requests},
         )
-        return [*map(self._responses, arrivals, self._observed(refuse, arrivals))]
+        responses = [*map(self._responses, arrivals, self._observed(refuse, arrivals))]
+        self._count(arrivals, responses)
+        return responses
 
     def refuse_unsupported(self, arrival: Arrival) -> Response:
         """Refuse an unsupported notification without queueing it, because there is no log."""

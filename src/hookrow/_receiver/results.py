@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import takewhile
 from time import monotonic
+from typing import NamedTuple
 
 from hookrow._core.notification import Arrival, Outcome, Recorded
 from hookrow._core.result import PARKED, RESULTS
@@ -26,6 +27,18 @@ COUNTS_FOR = 60.0
 ready, is then tried again."""
 
 _ALL_KEPT = (0.0,) * MAX_RESULTS
+
+
+class Losses(NamedTuple):
+    """How many of the last notifications were not kept, and why the last of them was not.
+
+    `seconds` is how long ago that was. The reason contains no personal data.
+    """
+
+    lost: int
+    total: int
+    seconds: float
+    reason: str
 
 
 class RecentResults:
@@ -77,6 +90,22 @@ class RecentResults:
         lost = len(last) - last.count(0.0)
         among = f", like {lost} of the last {len(last)}" if lost > len(streak) else ""
         return f"The last {them} {self._fate}{among}: {self._reason}"
+
+    def losses(self, within: float) -> Losses | None:
+        """Return those of the last notifications that were not kept, or None without any.
+
+        None if the last one was more than `within` seconds ago.
+        """
+        last = self._last.copy()
+        latest = max(last, default=0.0)
+        seconds = monotonic() - latest
+        if not latest or seconds > within:
+            return None
+        return Losses(len(last) - last.count(0.0), len(last), seconds, self._reason)
+
+    def kept_within(self, seconds: float) -> bool:
+        """Return whether the database kept a notification in the last `seconds`."""
+        return monotonic() - self._kept_at <= seconds
 
     def forget(self) -> None:
         """Forget all results, because their cause has ended."""

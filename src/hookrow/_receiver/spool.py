@@ -107,6 +107,8 @@ _BODIES = f"SELECT id, {BODY}, entry FROM arrivals WHERE id > ? ORDER BY id LIMI
 _PART = 64
 """The number of entries whose bodies are searched in one transaction."""
 
+_COUNT_AND_OLDEST = "SELECT count(*), min(received_at) FROM arrivals"
+
 _COUNT_OTHERS = "SELECT count(*), min(mapping) FROM arrivals WHERE mapping NOT IN (?, '')"
 
 _MOST_ATTEMPTS = 1_000_000
@@ -161,6 +163,22 @@ class SpoolEntry:
         return self.id, self.fingerprint
 
 
+@dataclass(frozen=True, slots=True)
+class SpoolState:
+    """The number of entries, when the first of them arrived, and the room for more.
+
+    `size` is that of the file in bytes, and `room` by how much it may still grow: up to its limit,
+    and on its disk. `accepts` is whether no write of this process failed in the last minute.
+    """
+
+    path: str
+    count: int
+    oldest: datetime | None
+    size: int
+    room: int
+    accepts: bool = True
+
+
 class Spool:
     """A file of at most `limit` bytes with an entry for each distinct notification.
 
@@ -172,8 +190,8 @@ class Spool:
     `mapping` belong to all. Only `put` needs room on the disk. A damaged file is renamed, and its
     readable entries are copied to a new one. Raises `ConfigurationError` if the file cannot be
     created or written; if its disk is full, this is logged, and the next `put` creates it. `count`,
-    `after`, `has_entries`, `others`, `take`, `remove` and `drained` raise one of `SPOOL_ERRORS` if
-    the file fails.
+    `state`, `after`, `has_entries`, `others`, `take`, `remove` and `drained` raise one of
+    `SPOOL_ERRORS` if the file fails.
     """
 
     def __init__(
@@ -229,6 +247,21 @@ class Spool:
         Without notifications, nothing is written, so a failure must not count for ever.
         """
         return monotonic() > self._failed_at + _FAILURE_COUNTS_FOR
+
+    def state(self) -> SpoolState:
+        """Return the number of entries, and the room for more."""
+        count, oldest = self._file.transact(
+            lambda connection: connection.execute(_COUNT_AND_OLDEST).fetchone()
+        )
+        size, room = self._file.size_and_room()
+        return SpoolState(
+            str(self._file.path),
+            count,
+            None if oldest is None else _time(oldest),
+            size,
+            room,
+            self.accepts,
+        )
 
     def count(self) -> int:
         """Return the number of entries."""

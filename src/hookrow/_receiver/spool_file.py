@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from errno import EDQUOT, ENOSPC
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from pathlib import Path
+from shutil import disk_usage
 from threading import local
 from time import monotonic, sleep
 from typing import TypeAlias, TypeVar
@@ -121,6 +122,19 @@ class SpoolFile:
             descriptor = self._open_lock()
             self._give_to_owner(descriptor)
             os.close(descriptor)
+
+    @property
+    def path(self) -> Path:
+        """The path of the file."""
+        return self._path
+
+    def size_and_room(self) -> tuple[int, int]:
+        """Return the size of the file, and by how much it may still grow, in bytes.
+
+        Other users' processes may have more room on the disk, which keeps some for root.
+        """
+        size = self._path.stat().st_size
+        return size, max(min(self._limit - size, disk_usage(self._path.parent).free), 0)
 
     def transact(self, work: Callable[[sqlite3.Connection], T], *, grows: bool = False) -> T:
         """Run `work` in one transaction; return its result. It may run more than once.

@@ -18,7 +18,7 @@ from hookrow._core.log_entry import RECORD_TYPES
 from hookrow._core.notification import Delivered, Key
 from hookrow._core.result import SUBSCRIBER_FOUND, Result
 from hookrow._describe import format_duration
-from hookrow.stores._log import MOST_COUNTED, Count, RequestKind, Requests
+from hookrow.stores._log import MOST_COUNTED, UNAUTHENTIC, Count, RequestKind, Requests
 
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
@@ -231,7 +231,21 @@ def read_unauthentic(log: SQLLog, now: datetime) -> Mapping[str, Requests]:
 
     The log has no entry for them. See `SQLLog.requests`. Raises a `StoreError`.
     """
-    return log.requests(RequestKind.UNAUTHENTIC, now - _DAY)
+    return add_up(log.requests_by_kind(now - _DAY), UNAUTHENTIC)
+
+
+def add_up(
+    requests: Mapping[RequestKind, Mapping[str, Requests]], kinds: Collection[RequestKind]
+) -> Mapping[str, Requests]:
+    """Return the requests of several kinds together, by the receiver's entry, most first."""
+    found: dict[str, Requests] = {}
+    for each in kinds:
+        for entry, (number, first, last) in requests.get(each, {}).items():
+            other = found.get(entry, Requests(0, first, last))
+            found[entry] = Requests(
+                other.number + number, min(other.first, first), max(other.last, last)
+            )
+    return dict(sorted(found.items(), key=lambda each: (-each[1].number, each[0])))
 
 
 def read_overview(

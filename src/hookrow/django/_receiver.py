@@ -21,6 +21,7 @@ from hookrow._receiver.receiver import Receiver
 from hookrow.django._conf import conf, option_names
 from hookrow.django._store import DjangoStore
 from hookrow.django.signals import NotificationSignal, notification_recorded, notification_refused
+from hookrow.stores._log import RequestKind
 
 _lock = RLock()
 
@@ -35,6 +36,12 @@ def receiver() -> Receiver:
     """
     with _lock:
         return _receiver()
+
+
+def built_receiver() -> Receiver | None:
+    """Return the receiver of this process, or None if nothing has used it yet."""
+    with _lock:
+        return _receiver() if _receiver.cache_info().currsize else None
 
 
 def store() -> DjangoStore:
@@ -69,13 +76,13 @@ class SyncReceiver(Receiver):
         else:
             _notify(arrival, outcome)
 
-    def on_unauthentic(self, entry: str | None) -> None:
-        """Count a request without a valid secret, except in a transaction such as a `TestCase`'s.
+    def _count_requests(self, kind: RequestKind, entry: str | None, number: int = 1, /) -> None:
+        """Count requests, except in a transaction such as a `TestCase`'s.
 
         There, the thread that counts would use the test's connection, or outlive its database.
         """
         if not connections[self._using].in_atomic_block:
-            super().on_unauthentic(entry)
+            super()._count_requests(kind, entry, number)
 
 
 class BatchReceiver(SyncReceiver):

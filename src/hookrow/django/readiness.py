@@ -7,7 +7,6 @@ recorded, otherwise with 503 and the fault. Nobody needs to log in.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from functools import lru_cache
 
 from django.contrib.auth.decorators import login_not_required
@@ -15,12 +14,12 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.views.decorators.csrf import csrf_exempt
 
-from hookrow._diagnostics import CheckResult
-from hookrow._diagnostics.check import check_tables
 from hookrow._diagnostics.readiness import ReadinessHandler
+from hookrow._diagnostics.status_reader import StatusReader
 from hookrow._http import RETRY_LATER, Request
 from hookrow._receiver.receiver import Receiver
-from hookrow.django._receiver import own_connections, receiver
+from hookrow.django._receiver import receiver
+from hookrow.django._status import status_reader
 from hookrow.django._views import NOT_CONFIGURED, django_response, head_of, outside_transactions
 from hookrow.errors import ConfigurationError
 
@@ -48,10 +47,9 @@ urlpatterns: list[URLPattern] = [path("", _respond, name="readiness")]
 
 @lru_cache(maxsize=1)
 def _handler(receiver: Receiver) -> ReadinessHandler:
-    store = receiver.store
+    return ReadinessHandler(_status(receiver), can_spool=receiver.can_spool)
 
-    def check() -> Sequence[CheckResult]:
-        with own_connections():
-            return list(check_tables(store.database, store.schema, store.tenants))
 
-    return ReadinessHandler(check, receiver.results, can_spool=receiver.can_spool)
+@lru_cache(maxsize=1)
+def _status(receiver: Receiver) -> StatusReader:
+    return status_reader(receiver.store, lambda: receiver, receiver.entries)

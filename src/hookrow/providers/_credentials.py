@@ -22,7 +22,8 @@ from hookrow.providers._base import check_secrets
 from hookrow.providers._built_in import ProviderRequest
 from hookrow.providers._events import PROBE_SUPPRESSION, EventProvider
 
-_CHALLENGE = 'Basic realm="hookrow"'
+_CHALLENGE = 'Basic realm="hookrow", error="{}"'
+"""Senders ignore parameters that they do not know (RFC 7617, section 2)."""
 
 _HAS_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
 """Finds a character that credentials must not contain (RFC 7617, section 2)."""
@@ -105,11 +106,13 @@ class CredentialProvider(EventProvider):
     def admit(self, head: RequestHead) -> str | None:
         """Return None if the head contains one of the credentials, otherwise a challenge.
 
-        The comparisons take constant time. Some senders send credentials only after a challenge.
+        It states whether they are wrong or missing. The comparisons take constant time. Some
+        senders send credentials only after a challenge.
         """
         position = self._position(*_received(head))
         if position is None:
-            return _CHALLENGE
+            is_given = any(header_values(head.headers, b"authorization"))
+            return _CHALLENGE.format("wrong" if is_given else "missing")
         self.count_match(position, head)
         return None
 

@@ -85,11 +85,24 @@ class RequestKind(Enum):
     No sum of entries includes them, because no entry has one of the values as its first outcome.
     """
 
-    UNAUTHENTIC = "unauthentic"
-    """Requests without a valid secret."""
+    MISSING_SECRET = "missing secret"  # noqa: S105 - a name
+    """Requests that got a 401 because they had no secret or signature."""
+
+    WRONG_SECRET = "wrong secret"  # noqa: S105 - a name
+    """Requests that got a 401 for any other reason, most often because of another secret."""
+
+    EXPIRED = "expired"
+    """Requests that got a 401 because they were signed too long ago, or in the future."""
 
     OLD_SECRET = "old secret"  # noqa: S105 - a name
     """Requests with a valid secret that is not the newest."""
+
+    UNAVAILABLE = "unavailable"
+    """Notifications that got a 503 because they could not be recorded."""
+
+
+UNAUTHENTIC = (RequestKind.WRONG_SECRET, RequestKind.MISSING_SECRET, RequestKind.EXPIRED)
+"""The requests without a valid secret."""
 
 
 class RequestHour(NamedTuple):

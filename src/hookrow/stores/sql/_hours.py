@@ -313,25 +313,40 @@ class HourlyCounts:
             connection.execute(self._insert(f"VALUES {values}"), [*chain.from_iterable(added)])
 
     def requests(
-        self, connection: Connection, kind: RequestKind, since: datetime
-    ) -> Mapping[str, Requests]:
-        """Return the requests of a kind since a time; none if the tables cannot be read.
+        self, connection: Connection, since: datetime
+    ) -> Mapping[RequestKind, Mapping[str, Requests]]:
+        """Return the requests since a time; none if the tables cannot be read.
 
-        They are in the form that `SQLLog.requests` returns.
+        They are in the form that `SQLLog.requests_by_kind` returns.
         """
         if not self.can_be_read(connection):
             return {}
         total = self._dialect.as_integer("sum(entries)")
         sql = (
-            f"SELECT entry, {total} AS number, min(hour), max(hour) FROM {self._table} "
-            f"WHERE hour >= %s AND first_outcome = '{kind.value}' "
-            "GROUP BY entry ORDER BY number DESC, entry"
+            f"SELECT first_outcome, entry, {total} AS number, min(hour), max(hour) "
+            f"FROM {self._table} WHERE hour >= %s AND first_outcome IN ({_REQUESTS}) "
+            "GROUP BY first_outcome, entry ORDER BY number DESC, entry"
         )
-        rows = connection.fetch(sql, [self._dialect.write(since)])
-        return {
-            entry: Requests(number, read_time(first), read_time(last))
-            for entry, number, first, last in rows
-        }
+        found: defaultdict[RequestKind, dict[str, Requests]] = defaultdict(dict)
+        for kind, entry, number, first, last in connection.fetch(sql, [self._dialect.write(since)]):
+            found[RequestKind(kind)][entry] = Requests(number, read_time(first), read_time(last))
+        return found
+
+    def active(self, connection: Connection, since: datetime) -> Mapping[str, Sequence[datetime]]:
+        """Return the hours with entries since a time; none if the tables cannot be read.
+
+        They are in the form that `SQLLog.active_hours` returns.
+        """
+        if not self.can_be_read(connection):
+            return {}
+        sql = (
+            f"SELECT DISTINCT entry, hour FROM {self._table} WHERE hour >= %s AND entries > 0 "
+            f"AND first_outcome NOT IN ({_REQUESTS}) ORDER BY entry, hour"
+        )
+        found: defaultdict[str, list[datetime]] = defaultdict(list)
+        for entry, hour in connection.fetch(sql, [self._dialect.write(since)]):
+            found[entry].append(read_time(hour))
+        return found
 
     def _count_new(self, connection: Connection, catalogue: Catalogue) -> bool:
         values = self._locked(connection)

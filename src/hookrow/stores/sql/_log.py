@@ -617,8 +617,21 @@ class SQLLog:
         Entries without any are left out, and those with most come first. The name is empty if the
         receiver had a single provider.
         """
+        return self.requests_by_kind(since).get(kind, {})
+
+    def requests_by_kind(self, since: datetime) -> Mapping[RequestKind, Mapping[str, Requests]]:
+        """Return the requests of all kinds, as `requests` returns those of one."""
         with self._database.reading() as connection:
-            return self._hours.requests(connection, kind, since)
+            return self._hours.requests(connection, since)
+
+    def active_hours(self, since: datetime) -> Mapping[str, Sequence[datetime]]:
+        """Return the hours in which notifications arrived since a time, in order, by entry.
+
+        The name of the receiver's entry is empty as in `requests`. Entries of the log that are not
+        counted yet are left out.
+        """
+        with self._database.reading() as connection:
+            return self._hours.active(connection, since)
 
     def _count_all_hours(self) -> bool:
         """Count all entries that are final; return whether the tables of the counts are usable."""

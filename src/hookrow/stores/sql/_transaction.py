@@ -7,33 +7,40 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from secrets import token_hex
 from typing import Any
 
 from hookrow._core.changes import State, is_ignored, new_values
-from hookrow._core.log_entry import LogEntry
+from hookrow._core.log_entry import LogEntry, log_entries
 from hookrow._core.notification import (
+    Arrival,
     Change,
     FoundDispatch,
     Key,
     LookupKeys,
+    Reactivated,
+    Recorded,
     RowId,
     Rows,
     SetSuppression,
     SetTime,
     Suppressible,
 )
-from hookrow._core.rules import subscription_keys
+from hookrow._core.rules import PROBE, subscription_keys
 from hookrow._core.schema import KEYS, TIMES, TOUCH
 from hookrow.stores._change_dates import key_text
 from hookrow.stores._driver_errors import failed_check, refuses_one_statement
 from hookrow.stores._errors import Conflict, Rejected, Unchanged
-from hookrow.stores.sql._connections import Connection, Row
+from hookrow.stores.sql._connections import Connection, Row, savepoint, undone
 from hookrow.stores.sql._conversions import converted, message_ids_as_stored
 from hookrow.stores.sql._dialects.base import Dialect, read_time, utc
 from hookrow.stores.sql._found import FoundRows
 from hookrow.stores.sql._newest import newest_that_contain
 from hookrow.stores.sql._role_tables import RoleTables
 from hookrow.stores.sql._statements.base import Statement, Statements, Step
+
+REHEARSED_SIZE = 2048
+"""The length of the body of a rehearsed entry. Most notifications are shorter."""
 
 
 @dataclass(eq=False)
@@ -357,6 +364,18 @@ class SQLTransaction(_Writing):
         for statement in self._statements.probes():
             self._connection.execute(statement)
 
+    def rehearse(self) -> None:
+        """Write an entry to the log, if there is one, and undo this; the commit is a real one.
+
+        Unlike `probe`, it fails if the disk is full. The entry is larger than those of most
+        notifications, so that it fails no later than theirs. It is undone before the commit, and
+        not by rolling back: SQLite writes no page before the commit.
+        """
+        if self._statements.add_entries is None:
+            return
+        with savepoint(self._connection), undone(self._connection):
+            self.write((), [_rehearsed_entry()])
+
     def _run(self, step: Step) -> bool:
         """Run a step; return whether it changed as many rows as it should."""
         statement, size = step.statement, len(step.rows)
@@ -413,6 +432,16 @@ class SQLTransaction(_Writing):
                 rows = self._connection.fetch(statements.dates(kind), [encoded])
                 dates.update({texts[text]: read_time(at) for text, at in rows})
         return dates
+
+
+def _rehearsed_entry() -> LogEntry:
+    """Return an entry that no notification has; its body is random, and thus its fingerprint."""
+    now = datetime.now(UTC)
+    arrival = Arrival(
+        (Reactivated(PROBE, None, None),), token_hex(REHEARSED_SIZE // 2).encode(), now
+    )
+    [entry] = log_entries([arrival], [Recorded(())], now)
+    return entry
 
 
 @contextmanager

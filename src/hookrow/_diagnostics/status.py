@@ -1,0 +1,549 @@
+"""The status for the operator: what is wrong now, since when, and how it is corrected.
+
+`read_status` is the one function behind the dashboard, `hookrow check`, `hookrow stats`, /readyz
+and the metrics. It gathers facts, of which there are two kinds, and `assess` turns them into
+findings:
+
+* Facts in the database: whether it would record a notification now, and what the log and its hourly
+  counts have. Any process can read them. The receivers add their 401s and 503s to the hourly counts
+  within a minute or, after an outage, once the database records again.
+* Facts of the receiver's own process: the results of the last notifications, the spool, the
+  correction of its clock, and what its settings say. Other processes, such as a dashboard that is
+  served alone, do without them; they can still rehearse a write, and read the file of the spool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import pairwise
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from hookrow._core.status import Finding, Status, StatusLevel, StatusSubject
+from hookrow._describe import format_duration, format_time, pluralize
+from hookrow._diagnostics import CheckResult, Level
+from hookrow._diagnostics.advice import OVERDUE, TOLERATED_DIFFERENCE
+from hookrow._diagnostics.check import check_database, check_sweep
+from hookrow._receiver.clock import clock_difference, describe_difference
+from hookrow._receiver.entries import Parsers
+from hookrow._receiver.results import Losses
+from hookrow._statistics import add_up
+from hookrow.providers.postmark import Postmark
+from hookrow.stores._driver_errors import message
+from hookrow.stores._errors import StoreError
+from hookrow.stores._log import UNAUTHENTIC, Query, RequestKind, Requests, Waiting
+from hookrow.stores._timeouts import limited_to
+from hookrow.stores.sql._hours import ONE_HOUR
+
+if TYPE_CHECKING:
+    from hookrow._receiver.receiver import Receiver
+    from hookrow._receiver.spool import SpoolState
+    from hookrow.stores.sql import SQLStore
+    from hookrow.stores.sql._log import SQLLog
+
+LOG_TIMEOUT = 2.0
+"""Seconds that reading the log may take."""
+
+LOSSES_COUNT_FOR = 3600.0
+"""Seconds for which a notification that got a 503 in this process needs attention."""
+
+HOURS_OF_LOSSES = timedelta(hours=2)
+"""The same for those in the hourly counts, in which the present hour may have just begun."""
+
+SPOOLED_FOR = timedelta(minutes=1)
+"""How long notifications may be in the spool. It is drained every two seconds."""
+
+LEAST_ROOM = 64 * 1024
+"""The room in bytes below which a spool cannot keep what arrives."""
+
+PAUSES_OF = timedelta(weeks=4)
+"""The time before the last notification whose longest pause is the usual one."""
+
+LEAST_HISTORY = timedelta(weeks=1)
+"""The time between the first and the last notification from which there is a usual pause."""
+
+LEAST_HOURS = 24
+"""The number of hours with notifications from which there is a usual pause. A sender with fewer
+pauses for any time."""
+
+SHORTEST_SILENCE = timedelta(hours=2)
+"""A silence that is not longer is not reported, because the counts are those of whole hours."""
+
+_LAST_DAY = timedelta(days=1)
+
+
+class WebhookState(NamedTuple):
+    """The webhooks at the provider: a summary in sentences, and whether they are as they should be.
+
+    `exist` is whether any webhook posts to hookrow.
+    """
+
+    summary: str
+    are_correct: bool
+    exist: bool
+
+
+def _check_database(store: SQLStore, rehearse: bool) -> Iterator[CheckResult]:  # noqa: FBT001 - of a callback
+    return check_database(store.database, store.schema, store.tenants, rehearse=rehearse)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusSource:
+    """Where a process finds the facts.
+
+    `receiver` returns the receiver of this process, or None. Without one, `spool` is the path of
+    the spool of another process. `parsers` are the receiver's entries, or None if they are not
+    known. `sweep` yields the result of `check_sweep`, if the settings are known, `webhooks` returns
+    the state at the provider, if there is a token for its API, and `check` yields the faults of the
+    database, with or without a rehearsal. The database is used in blocks of `around`.
+    """
+
+    store: SQLStore
+    receiver: Callable[[], Receiver | None] = lambda: None
+    parsers: Parsers | None = None
+    spool: str | PathLike[str] | None = None
+    sweep: Callable[[], Iterable[CheckResult]] = tuple
+    webhooks: Callable[[], WebhookState | None] = lambda: None
+    check: Callable[[SQLStore, bool], Iterable[CheckResult]] = _check_database
+    around: Callable[[], AbstractContextManager[object]] = nullcontext
+
+
+class Silence(NamedTuple):
+    """An entry that receives nothing: its last hour with notifications, and its usual pause."""
+
+    entry: str
+    last: datetime
+    pause: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFacts:
+    """What the log and its hourly counts have.
+
+    `active` are the hours with notifications, by entry, and `last_valid` is the end of the last of
+    them. `stopped` are the entries of which the log has nothing after that time.
+    """
+
+    waiting: Waiting
+    requests: Mapping[RequestKind, Mapping[str, Requests]]
+    last_valid: Mapping[str, datetime]
+    stopped: Collection[str]
+    silences: Sequence[Silence]
+    newest: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFacts:
+    """What the database has recorded, and its clock.
+
+    `log` is None without a log, and a text if it cannot be read. `ahead` is by how much the
+    database's clock is ahead of this machine's, if it has one of its own.
+    """
+
+    log: LogFacts | str | None = None
+    ahead: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessFacts:
+    """What only a process knows: the results of its notifications, its spool, and its settings.
+
+    `failing` is why the next notification would probably get a 503, and `losses` are those that got
+    one. `spool` is None without one, and a text if it cannot be read.
+    """
+
+    failing: str | None = None
+    losses: Losses | None = None
+    spool: SpoolState | str | None = None
+    correction: timedelta = timedelta(0)
+    webhooks: WebhookState | None = None
+    sweep: Sequence[CheckResult] = ()
+    parsers: Parsers | None = None
+
+
+def read_status(source: StatusSource, now: datetime | None = None) -> Status:
+    """Return the status now; waits for the database, but only as long as its time limits allow."""
+    at = now or datetime.now(UTC)
+    fault = read_fault(source, rehearse=True)
+    recorded = read_log(source, at) if is_readable(fault) else RecordFacts()
+    return assess(fault, recorded, read_process(source), at)
+
+
+def read_fault(source: StatusSource, *, rehearse: bool) -> CheckResult | None:
+    """Return why the database would not record a notification now, or None. Never raises.
+
+    Without `rehearse`, no write is rehearsed.
+    """
+    try:
+        with source.around():
+            results = [*source.check(source.store, rehearse)]
+    except Exception as error:  # noqa: BLE001 - an unknown fault is one, too
+        text = f"The check of the database failed: {type(error).__name__}."
+        return CheckResult(Level.ERROR, "database", text)
+    return next((each for each in results if each.level is Level.ERROR), None)
+
+
+def read_log(source: StatusSource, now: datetime) -> RecordFacts:
+    """Read the log, its counts, and the database's clock. Raises no `StoreError`."""
+    store = source.store
+    try:
+        with source.around(), limited_to(LOG_TIMEOUT):
+            ahead = clock_difference(store.time, lambda: datetime.now(UTC))
+            log = None if store.log is None else _read_log(store.log, source.parsers, now)
+    except StoreError as error:
+        return RecordFacts(log=message(error))
+    return RecordFacts(log=log, ahead=ahead)
+
+
+def is_readable(fault: CheckResult | None) -> bool:
+    """Return whether the log can be read, even if it cannot be written."""
+    return fault is None or fault.subject == "changes"
+
+
+def read_process(source: StatusSource) -> ProcessFacts:
+    """Read the facts of this process, without the database. Never raises."""
+    receiver = source.receiver()
+    spool = partial(_read_spool, source.spool)
+    if receiver is not None:
+        spool = partial(_spool_or_error, receiver.spool_state)
+    return ProcessFacts(
+        failing=None if receiver is None else receiver.results.fault(),
+        losses=None if receiver is None else receiver.results.losses(LOSSES_COUNT_FOR),
+        spool=spool(),
+        correction=timedelta(0) if receiver is None else receiver.clock.correction,
+        webhooks=source.webhooks(),
+        sweep=[*source.sweep()],
+        parsers=source.parsers,
+    )
+
+
+def sweep_of(receiver: Receiver) -> Iterator[CheckResult]:
+    """Check the sweep of a receiver, if one of its providers needs it; see `check_sweep`."""
+    if any(each.provider.name == Postmark.name for each in receiver.entries):
+        yield from check_sweep(
+            log=receiver.store.log is not None,
+            bodies=receiver.options.keep_bodies,
+            sweep=receiver.options.sweeps,
+        )
+
+
+def assess(
+    fault: CheckResult | None, recorded: RecordFacts, process: ProcessFacts, now: datetime
+) -> Status:
+    """Return the status that the facts show.
+
+    `fault` is why the database would not record a notification now.
+    """
+    findings = [*_writes(fault), *_process_findings(process, now), *_clock(recorded, process)]
+    match recorded.log:
+        case str(error):
+            remedy = "Run `hookrow check`, which names the statement to run if an index is missing."
+            reason = f"The log cannot be read, so its findings are missing: {error}"
+            findings.append(Finding(StatusLevel.ATTENTION, StatusSubject.LOG, reason, remedy))
+        case LogFacts() as log:
+            findings += _log_findings(log, process, now)
+    return Status.of(findings)
+
+
+# -- gathering -------------------------------------------------------------------------
+
+
+def _read_log(log: SQLLog, parsers: Parsers | None, now: datetime) -> LogFacts:
+    waiting = log.waiting(now)
+    read = waiting.keys() if parsers is None else waiting.keys() & parsers.origins
+    of_read = [waiting[each] for each in read]
+    # Half of this time is for the pauses before the last notification, and half for the silence.
+    active = log.active_hours(now - 2 * PAUSES_OF)
+    if parsers is not None:
+        names = parsers.names or [""]
+        active = {name: hours for name, hours in active.items() if name in names}
+    requests = log.requests_by_kind(now - _LAST_DAY)
+    last_valid = {name: hours[-1] + ONE_HOUR for name, hours in active.items()}
+    silences = {
+        name: each for name, hours in active.items() if (each := silence_of(name, hours, now))
+    }
+    doubtful = {*silences, *(name for kind in UNAUTHENTIC for name in requests.get(kind, ()))}
+    stopped = {
+        name
+        for name in doubtful & last_valid.keys()
+        # The newest entries are not counted by the hour yet.
+        if not log.count(Query(entry=name or None, since=last_valid[name]), limit=1)
+    }
+    newest = log.newest(Query(), limit=1, bodies=False)
+    return LogFacts(
+        waiting=Waiting(
+            sum(each.parked for each in of_read),
+            min((each.oldest_due for each in of_read if each.oldest_due), default=None),
+            sum(each.expired for each in of_read),
+            sum(each.to_unknown for each in of_read),
+        ),
+        requests=requests,
+        last_valid=last_valid,
+        stopped=stopped,
+        silences=[each for name, each in silences.items() if name in stopped],
+        newest=newest[0].received_at if newest else None,
+    )
+
+
+def silence_of(entry: str, hours: Sequence[datetime], now: datetime) -> Silence | None:
+    """Return the silence of an entry if it is unusual, given its hours with notifications.
+
+    It is if it is more than twice as long as the longest pause in the four weeks before it, and
+    longer than two hours. Without notifications in at least 24 hours of at least a week, no pause
+    is unusual.
+    """
+    last = hours[-1]
+    recent = [each for each in hours if each >= last - PAUSES_OF]
+    if len(recent) < LEAST_HOURS or last - recent[0] < LEAST_HISTORY:
+        return None
+    pause = max(later - earlier for earlier, later in pairwise(recent))
+    if now - (last + ONE_HOUR) <= max(2 * pause, SHORTEST_SILENCE):
+        return None
+    return Silence(entry, last, pause)
+
+
+def _read_spool(path: str | PathLike[str] | None) -> SpoolState | str | None:
+    """Return the state of the file of another process's spool, if it exists."""
+    if path is None or not Path(path).exists():
+        return None
+    from hookrow._receiver.spool import Spool  # noqa: PLC0415 - loads sqlite3
+
+    return _spool_or_error(lambda: Spool(path).state())
+
+
+def _spool_or_error(read: Callable[[], SpoolState | None]) -> SpoolState | str | None:
+    from hookrow._receiver.spool import SPOOL_ERRORS  # noqa: PLC0415 - loads sqlite3
+
+    try:
+        return read()
+    except SPOOL_ERRORS as error:
+        return str(error)
+
+
+# -- deciding --------------------------------------------------------------------------
+
+
+def _writes(fault: CheckResult | None) -> Iterator[Finding]:
+    if fault is not None:
+        remedy = fault.remedy or "`hookrow check` has the details."
+        yield Finding(StatusLevel.BROKEN, StatusSubject.WRITES, fault.text, remedy)
+
+
+def _process_findings(process: ProcessFacts, now: datetime) -> Iterator[Finding]:
+    yield from _losses(process)
+    yield from _spool(process.spool, now)
+    if (webhooks := process.webhooks) is not None and not webhooks.are_correct:
+        level = StatusLevel.ATTENTION if webhooks.exist else StatusLevel.BROKEN
+        remedy = "`hookrow provider status` lists the differences, and `register` corrects them."
+        yield Finding(level, StatusSubject.PROVIDER, webhooks.summary, remedy)
+    for result in process.sweep:
+        yield Finding(StatusLevel.ATTENTION, StatusSubject.SWEEP, result.text, result.remedy)
+
+
+def _losses(process: ProcessFacts) -> Iterator[Finding]:
+    remedy = (
+        "The reason names what to correct; the provider sends these notifications again, and "
+        "`hookrow check` tests the database."
+    )
+    if process.failing is not None:
+        yield Finding(StatusLevel.BROKEN, StatusSubject.RESPONSES, process.failing, remedy)
+    elif (losses := process.losses) is not None:
+        ago = format_duration(timedelta(seconds=losses.seconds))
+        lost = f"{losses.lost} got a 503, the last one {ago} ago"
+        reason = f"Of the last {losses.total} notifications, {lost}: "
+        yield Finding(
+            StatusLevel.ATTENTION, StatusSubject.RESPONSES, f"{reason}{losses.reason}", remedy
+        )
+
+
+def _spool(spool: SpoolState | str | None, now: datetime) -> Iterator[Finding]:
+    if spool is None:
+        return
+    attention = partial(Finding, StatusLevel.ATTENTION, StatusSubject.SPOOL)
+    if isinstance(spool, str):
+        yield attention(
+            f"The spool cannot be used: {spool}",
+            "Give this user access to the file and its directory, or free space on its disk.",
+        )
+        return
+    path = spool.path
+    if spool.room < LEAST_ROOM or not spool.accepts:
+        yield attention(
+            f"The spool {path} has room for {spool.room:,} bytes more, so it cannot keep "
+            "notifications while the database is unavailable.",
+            f"Free space on the disk of {path}.",
+        )
+    elif spool.size > spool.room:
+        yield attention(
+            f"The spool {path} is more than half full: {pluralize(spool.count, 'notification')} "
+            f"in {spool.size:,} bytes, and room for {spool.room:,} more.",
+            f"Correct the database, which empties it, or free space on the disk of {path}.",
+        )
+    if spool.oldest is not None and now - spool.oldest > SPOOLED_FOR:
+        yield attention(
+            f"{pluralize(spool.count, 'notification')} in the spool {path} wait to be recorded, "
+            f"the first since {format_time(spool.oldest)}.",
+            "They are recorded once the database works; hookrow's log says why it leaves entries.",
+        )
+
+
+def _clock(recorded: RecordFacts, process: ProcessFacts) -> Iterator[Finding]:
+    ahead = process.correction or recorded.ahead or timedelta(0)
+    if abs(ahead) > TOLERATED_DIFFERENCE:
+        other = "the times of the events received" if recorded.ahead is None else "the database's"
+        yield Finding(
+            StatusLevel.ATTENTION,
+            StatusSubject.CLOCK,
+            f"The clock of this machine is {describe_difference(ahead)}, compared with {other}.",
+            "Set the clock, for example with NTP. Receivers correct only differences of more than "
+            "an hour.",
+        )
+
+
+def _log_findings(log: LogFacts, process: ProcessFacts, now: datetime) -> Iterator[Finding]:
+    if process.failing is None and process.losses is None:
+        yield from _counted_losses(log, now)
+    yield from _secrets(log, process.parsers)
+    yield from _retries(log.waiting, now)
+    for each in log.silences:
+        yield _silence(each, now, process.parsers)
+    if log.newest is not None and log.newest - now > TOLERATED_DIFFERENCE:
+        yield Finding(
+            StatusLevel.ATTENTION,
+            StatusSubject.CLOCK,
+            f"The newest notification arrived at {format_time(log.newest)}, which is in the "
+            "future: the clock of this machine is slow, or that of the receiver was fast.",
+            "Set the clocks of all machines, for example with NTP.",
+        )
+
+
+def _counted_losses(log: LogFacts, now: datetime) -> Iterator[Finding]:
+    """Yield the 503s of all processes, because none of this one's is recent."""
+    lost = add_up(log.requests, [RequestKind.UNAVAILABLE]).values()
+    last = max((each.last for each in lost), default=None)
+    if last is None or now - last > HOURS_OF_LOSSES:
+        return
+    first = min(each.first for each in lost)
+    number = pluralize(sum(each.number for each in lost), "notification")
+    yield Finding(
+        StatusLevel.ATTENTION,
+        StatusSubject.RESPONSES,
+        f"{number} got a 503 in the last day, {_hours(first, last)}.",
+        "The provider sends them again. hookrow's log has the cause.",
+    )
+
+
+def _secrets(log: LogFacts, parsers: Parsers | None) -> Iterator[Finding]:
+    for entry, total in add_up(log.requests, UNAUTHENTIC).items():
+        of_kind = {
+            kind: log.requests[kind][entry].number
+            for kind in UNAUTHENTIC
+            if entry in log.requests.get(kind, ())
+        }
+        counts = ", ".join(f"{number:,} {_KIND_TEXTS[kind]}" for kind, number in of_kind.items())
+        to = f" to the entry {entry}" if entry else ""
+        valid = log.last_valid.get(entry)
+        wrong = log.requests.get(RequestKind.WRONG_SECRET, {}).get(entry)
+        all_since = (
+            wrong is not None and valid is not None and wrong.last >= valid and entry in log.stopped
+        )
+        requests = pluralize(total.number, "request")
+        hours = _hours(total.first, total.last)
+        reason = f"{requests}{to} got a 401 in the last day: {counts}; {hours}."
+        if all_since:
+            reason += f" No valid request has arrived since {format_time(valid)}."
+        yield Finding(
+            StatusLevel.BROKEN if all_since else StatusLevel.ATTENTION,
+            StatusSubject.SECRETS,
+            reason,
+            _secret_remedy(of_kind, _provider_name(entry, parsers), was_valid=valid is not None),
+        )
+
+
+_KIND_TEXTS = {
+    RequestKind.WRONG_SECRET: "with a wrong secret or signature",
+    RequestKind.MISSING_SECRET: "without a secret or signature",
+    RequestKind.EXPIRED: "with an expired signature",
+}
+
+
+def _secret_remedy(kinds: Collection[RequestKind], provider: str | None, *, was_valid: bool) -> str:
+    """Return the remedy for 401s: at the provider, if the secret here was valid before."""
+    if RequestKind.WRONG_SECRET in kinds:
+        if provider == Postmark.name:
+            if was_valid:
+                return (
+                    "The secret here was valid before: `hookrow provider status` compares it with "
+                    "the one at Postmark, and `hookrow provider register` sets it there."
+                )
+            return "`hookrow provider register` sets the secret of the webhooks at Postmark."
+        if was_valid:
+            return (
+                "The secret here was valid before: compare it with the one at the provider, and "
+                "accept both while they differ."
+            )
+        return "Set the same secret here and at the provider."
+    if RequestKind.EXPIRED in kinds:
+        return "Set the clock of this machine, for example with NTP."
+    return (
+        "`hookrow check` with the URL of the webhook shows whether a proxy removes the header. "
+        "Requests of strangers have none, either, and are harmless."
+    )
+
+
+def _provider_name(entry: str, parsers: Parsers | None) -> str | None:
+    if parsers is None:
+        return None
+    found = parsers.named(entry) if entry else parsers.default
+    return None if found is None else found.provider.name
+
+
+def _retries(waiting: Waiting, now: datetime) -> Iterator[Finding]:
+    if waiting.oldest_due is not None and now - waiting.oldest_due > OVERDUE:
+        late = format_duration(now - waiting.oldest_due)
+        yield Finding(
+            StatusLevel.ATTENTION,
+            StatusSubject.RETRIES,
+            f"The oldest retry has been due for {late}, since {format_time(waiting.oldest_due)}; "
+            f"{pluralize(waiting.parked, 'notification')} wait for a retry.",
+            "No sweep is running, or it cannot keep up: run `hookrow replay --parked`.",
+        )
+    if waiting.expired > waiting.to_unknown:
+        yield Finding(
+            StatusLevel.ATTENTION,
+            StatusSubject.EXPIRED,
+            f"{pluralize(waiting.expired, 'notification')}, of which {waiting.to_unknown:,} for "
+            "unknown addresses, could not be recorded in time.",
+            "See `hookrow log --expired`. Once their rows exist, `hookrow replay --expired` "
+            "records them.",
+        )
+
+
+def _silence(silence: Silence, now: datetime, parsers: Parsers | None) -> Finding:
+    entry, last, pause = silence
+    to = f" at the entry {entry}" if entry else ""
+    remedy = "`hookrow check` with the URL of the webhook tests the way to hookrow"
+    if _provider_name(entry, parsers) == Postmark.name:
+        remedy += ", and `hookrow provider status` the webhooks at Postmark"
+    return Finding(
+        StatusLevel.ATTENTION,
+        StatusSubject.SILENCE,
+        f"No notification has arrived{to} for {format_duration(now - last - ONE_HOUR)}: the last one "
+        f"came in the hour from {format_time(last)}. The longest pause in the four weeks before "
+        f"that was {format_duration(pause)}.",
+        f"{remedy}. If no mail was sent, nothing is wrong.",
+    )
+
+
+def _hours(first: datetime, last: datetime) -> str:
+    if first == last:
+        return f"all in the hour from {format_time(first)}"
+    return (
+        f"the first in the hour from {format_time(first)}, the last in that from "
+        f"{format_time(last)}"
+    )

@@ -1,0 +1,281 @@
+"""The rules of the status: which facts are findings, how serious they are, and their remedies."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from copying import replace
+from hookrow import Postmark
+from hookrow._core.status import Finding, Status, StatusLevel, StatusSubject
+from hookrow._diagnostics import CheckResult, Level
+from hookrow._diagnostics.status import (
+    LEAST_ROOM,
+    LogFacts,
+    ProcessFacts,
+    RecordFacts,
+    Silence,
+    WebhookState,
+    assess,
+    silence_of,
+)
+from hookrow._receiver.entries import POSTMARK, Entries, Entry
+from hookrow._receiver.results import Losses
+from hookrow._receiver.spool import SpoolState
+from hookrow.providers.resend import Resend
+from hookrow.stores._log import RequestKind, Requests, Waiting
+from times import DAY, HOUR, MINUTE, NOON, SECOND
+
+OK, ATTENTION, BROKEN = StatusLevel
+QUIET = LogFacts(
+    waiting=Waiting(0, None, 0, 0),
+    requests={},
+    last_valid={},
+    stopped=(),
+    silences=(),
+    newest=None,
+)
+SEVERAL = Entries(Entry("postmark", Postmark), Entry("resend", Resend))
+
+
+def status(
+    *,
+    fault: CheckResult | None = None,
+    log: LogFacts | str | None = None,
+    ahead: timedelta | None = None,
+    **process: Any,  # noqa: ANN401 - passed on
+) -> Status:
+    recorded = RecordFacts(log=log, ahead=ahead)
+    return assess(fault, recorded, ProcessFacts(**process), NOON)
+
+
+def finding(**facts: Any) -> Finding:  # noqa: ANN401 - passed on
+    """Return the only finding."""
+    [found] = status(**facts).findings
+    return found
+
+
+def test_without_findings() -> None:
+    found = status(log=QUIET, parsers=POSTMARK)
+    assert (found, found.level) == (Status([]), OK)
+    assert status().level is OK
+
+
+def test_the_worst_comes_first() -> None:
+    """Among those of the same level, the most urgent subject does."""
+    wait = Waiting(1, NOON - DAY, 2, 0)
+    away = CheckResult(Level.ERROR, "database", "It is away.", remedy="Start it.")
+    found = status(fault=away, log=replace(QUIET, waiting=wait), spool="no")
+    assert [(each.level, each.subject) for each in found.findings] == [
+        (BROKEN, StatusSubject.WRITES),
+        (ATTENTION, StatusSubject.SPOOL),
+        (ATTENTION, StatusSubject.RETRIES),
+        (ATTENTION, StatusSubject.EXPIRED),
+    ]
+    assert found.level is BROKEN
+    assert found.about(StatusSubject.SPOOL) is ATTENTION
+    assert found.about(StatusSubject.CLOCK) is OK
+    assert found.findings[0] == Finding(BROKEN, StatusSubject.WRITES, "It is away.", "Start it.")
+
+
+def test_notifications_that_got_a_503() -> None:
+    """The next one would, too; or some of the last hundred have; or some in the hourly counts."""
+    why = "The last 3 notifications got a 503: the disk is full."
+    found = finding(failing=why, losses=Losses(3, 9, 1.0, "the disk is full."))
+    assert (found.level, found.reason) == (BROKEN, why)
+    lost = Losses(7, 100, 180.0, "the disk is full.")
+    found = finding(losses=lost)
+    assert (found.level, found.subject) == (ATTENTION, StatusSubject.RESPONSES)
+    assert found.reason == (
+        "Of the last 100 notifications, 7 got a 503, the last one 3 min ago: the disk is full."
+    )
+    counts = {"": Requests(2, NOON - HOUR, NOON), "a": Requests(3, NOON - 9 * HOUR, NOON - HOUR)}
+    log = replace(QUIET, requests={RequestKind.UNAVAILABLE: counts})
+    assert finding(log=log).reason == (
+        "5 notifications got a 503 in the last day, the first in the hour from "
+        "2026-03-04 03:00:00Z, the last in that from 2026-03-04 12:00:00Z."
+    )
+    assert finding(log=log, losses=lost).reason.startswith("Of the last 100 notifications")
+    old = {RequestKind.UNAVAILABLE: {"": Requests(2, NOON - 9 * HOUR, NOON - 3 * HOUR)}}
+    assert status(log=replace(QUIET, requests=old)).level is OK
+
+
+WRONG, MISSING, EXPIRED = (
+    RequestKind.WRONG_SECRET,
+    RequestKind.MISSING_SECRET,
+    RequestKind.EXPIRED,
+)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "entry", "last_valid", "stopped", "level", "remedy"),
+    [
+        # All requests have a wrong secret since a time at which the one here was valid.
+        ([WRONG], "", NOON, True, BROKEN, "`hookrow provider status` compares"),
+        ([WRONG, MISSING], "postmark", NOON, True, BROKEN, "`hookrow provider status` compares"),
+        ([WRONG], "resend", NOON, True, BROKEN, "compare it with the one at the provider"),
+        # Others are still valid, or have been valid since.
+        ([WRONG], "", NOON, False, ATTENTION, "`hookrow provider status` compares"),
+        ([WRONG], "", NOON + HOUR, True, ATTENTION, "`hookrow provider status` compares"),
+        # None has ever been.
+        ([WRONG], "", None, False, ATTENTION, "`hookrow provider register` sets"),
+        ([WRONG], "resend", None, False, ATTENTION, "Set the same secret here and at"),
+        ([MISSING], "", NOON, True, ATTENTION, "whether a proxy removes the header"),
+        ([EXPIRED], "resend", NOON, True, ATTENTION, "Set the clock"),
+    ],
+)
+def test_requests_without_a_valid_secret(
+    kinds: Sequence[RequestKind],
+    entry: str,
+    last_valid: datetime | None,
+    level: StatusLevel,
+    remedy: str,
+    *,
+    stopped: bool,
+) -> None:
+    log = replace(
+        QUIET,
+        requests={kind: {entry: Requests(12, NOON, NOON)} for kind in kinds},
+        last_valid={} if last_valid is None else {entry: last_valid},
+        stopped=[entry] if stopped else [],
+    )
+    found = finding(log=log, parsers=SEVERAL if entry else POSTMARK)
+    assert (found.level, found.subject) == (level, StatusSubject.SECRETS)
+    assert remedy in found.remedy
+    assert ("No valid request has arrived since" in found.reason) == (level is BROKEN)
+
+
+def test_the_kinds_of_requests_without_a_valid_secret() -> None:
+    """The finding has their numbers, and the hours of the first and the last one."""
+    requests = {
+        MISSING: {"resend": Requests(3, NOON - 2 * HOUR, NOON - HOUR)},
+        WRONG: {"resend": Requests(1200, NOON - HOUR, NOON)},
+        EXPIRED: {"resend": Requests(1, NOON, NOON)},
+    }
+    assert finding(log=replace(QUIET, requests=requests)).reason == (
+        "1,204 requests to the entry resend got a 401 in the last day: 1,200 with a wrong secret "
+        "or signature, 3 without a secret or signature, 1 with an expired signature; the first in "
+        "the hour from 2026-03-04 10:00:00Z, the last in that from 2026-03-04 12:00:00Z."
+    )
+    both = {WRONG: {name: Requests(1, NOON, NOON) for name in ("postmark", "resend")}}
+    found = status(log=replace(QUIET, requests=both), parsers=SEVERAL).findings
+    assert [each.subject for each in found] == [StatusSubject.SECRETS] * 2
+    assert "all in the hour from" in found[0].reason
+
+
+SPOOL = SpoolState("/spool.db", 0, None, 8192, 10**9)
+
+
+@pytest.mark.parametrize(
+    ("spool", "reason"),
+    [
+        ("disk I/O error", "The spool cannot be used: disk I/O error"),
+        (replace(SPOOL, room=LEAST_ROOM - 1), "room for 65,535 bytes more, so it cannot keep"),
+        (replace(SPOOL, accepts=False), "so it cannot keep"),
+        (replace(SPOOL, count=9, size=6 * 10**8, room=4 * 10**8), "is more than half full: 9 noti"),
+        (replace(SPOOL, count=9, oldest=NOON - 2 * MINUTE), "9 notifications in the spool /spool"),
+    ],
+)
+def test_the_spool(spool: SpoolState | str, reason: str) -> None:
+    found = finding(spool=spool)
+    assert (found.level, found.subject) == (ATTENTION, StatusSubject.SPOOL)
+    assert reason in found.reason
+
+
+def test_a_spool_that_is_drained() -> None:
+    """It is empty, or what it has arrived in the last minute."""
+    assert (
+        status(spool=SPOOL)
+        == status(spool=replace(SPOOL, count=1, oldest=NOON - 59 * SECOND))
+        == Status([])
+    )
+
+
+def test_retries() -> None:
+    """A late one shows that no sweep is running. Strangers' notifications expire every day."""
+    late = finding(log=replace(QUIET, waiting=Waiting(4, NOON - 2 * HOUR, 0, 0)))
+    assert (late.level, late.subject) == (ATTENTION, StatusSubject.RETRIES)
+    assert "due for 2 h, since 2026-03-04 10:00:00Z; 4 notifications wait" in late.reason
+    expired = finding(log=replace(QUIET, waiting=Waiting(0, None, 3, 2)))
+    assert (expired.level, expired.subject) == (ATTENTION, StatusSubject.EXPIRED)
+    assert expired.reason.startswith("3 notifications, of which 2 for unknown addresses")
+    assert status(log=replace(QUIET, waiting=Waiting(4, NOON - HOUR, 2, 2))) == Status([])
+
+
+def test_the_clock() -> None:
+    """It is compared with the database's, with the events of a receiver, and with the log."""
+    assert status(ahead=MINUTE) == Status([])
+    found = finding(ahead=-3 * DAY)
+    assert (found.level, found.subject) == (ATTENTION, StatusSubject.CLOCK)
+    assert "is 3 days, 0:00:00 fast, compared with the database's." in found.reason
+    assert "slow, compared with the times of the events" in finding(correction=2 * DAY).reason
+    future = finding(log=replace(QUIET, newest=NOON + 2 * MINUTE))
+    assert (future.subject, "is in the future" in future.reason) == (StatusSubject.CLOCK, True)
+
+
+@pytest.mark.parametrize(
+    ("state", "level"),
+    [
+        (WebhookState("Mail: verified, as registered.", are_correct=True, exist=True), OK),
+        (WebhookState("Mail: the secret is wrong.", are_correct=False, exist=True), ATTENTION),
+        (WebhookState("Mail: no webhook posts.", are_correct=False, exist=False), BROKEN),
+    ],
+)
+def test_the_webhooks_at_the_provider(state: WebhookState, level: StatusLevel) -> None:
+    found = status(webhooks=state)
+    assert found.about(StatusSubject.PROVIDER) is found.level is level
+    assert all(each.reason == state.summary for each in found.findings)
+
+
+def test_no_sweep() -> None:
+    result = CheckResult(Level.WARNING, "sweep", "No sweep is on.", remedy="Turn it on.")
+    expected = Finding(ATTENTION, StatusSubject.SWEEP, "No sweep is on.", "Turn it on.")
+    assert finding(sweep=[result]) == expected
+
+
+def test_a_log_that_cannot_be_read() -> None:
+    found = finding(log="canceling statement due to statement timeout")
+    assert (found.level, found.subject) == (ATTENTION, StatusSubject.LOG)
+    assert found.reason.endswith("canceling statement due to statement timeout")
+
+
+def test_silence() -> None:
+    silence = Silence("", NOON - 9 * HOUR, 2 * HOUR)
+    found = finding(log=replace(QUIET, silences=[silence]), parsers=POSTMARK)
+    assert (found.level, found.subject) == (ATTENTION, StatusSubject.SILENCE)
+    assert found.reason == (
+        "No notification has arrived for 8 h: the last one came in the hour from 2026-03-04 "
+        "03:00:00Z. The longest pause in the four weeks before that was 2 h."
+    )
+    assert "`hookrow provider status`" in found.remedy
+    of_entry = replace(QUIET, silences=[silence._replace(entry="resend")])
+    found = finding(log=of_entry, parsers=SEVERAL)
+    assert found.reason.startswith("No notification has arrived at the entry resend for")
+    assert "hookrow provider" not in found.remedy
+
+
+def every(pause: timedelta, number: int, *, ago: timedelta) -> list[datetime]:
+    """Return hours with notifications, with the same pause, of which the last was that long ago."""
+    return [NOON - ago - n * pause for n in reversed(range(number))]
+
+
+@pytest.mark.parametrize(
+    ("hours", "is_silent"),
+    [
+        (every(HOUR, 500, ago=3 * HOUR), False),
+        (every(HOUR, 500, ago=4 * HOUR), True),
+        # Every night, and at the weekend.
+        ([*every(DAY, 30, ago=2 * DAY), NOON - 2 * DAY + HOUR], False),
+        (every(DAY, 28, ago=2 * DAY + HOUR), False),
+        (every(DAY, 28, ago=2 * DAY + 2 * HOUR), True),
+        # A pause that was longer, but not in the four weeks before.
+        ([NOON - 99 * DAY, *every(HOUR, 700, ago=5 * HOUR)], True),
+        # Too few hours, or less than a week.
+        (every(30 * HOUR, 23, ago=20 * DAY), False),
+        (every(HOUR, 160, ago=20 * DAY), False),
+        (every(HOUR, 170, ago=20 * DAY), True),
+    ],
+)
+def test_what_silence_is_unusual(hours: list[datetime], *, is_silent: bool) -> None:
+    assert (silence_of("", hours, NOON) is not None) == is_silent
