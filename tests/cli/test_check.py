@@ -27,6 +27,7 @@ from hookrow._diagnostics.advice import WEAKNESSES, check_unauthentic, check_wai
 from hookrow._diagnostics.check import check_database_url, check_secrets
 from hookrow._receiver.entries import POSTMARK, Entries, Entry, Parsers
 from hookrow._receiver.recorder import record
+from hookrow._receiver.spool import Spool
 from hookrow._server.settings import EntrySettings
 from hookrow.migrations import upgrade
 from hookrow.providers._secrets import doubt_about
@@ -36,7 +37,8 @@ from hookrow.stores._log import RequestHour, RequestKind
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._verify import verify
 from received import arrival
-from times import DAY, HOUR, MINUTE
+from stand_in import PostmarkStandIn
+from times import DAY, HOUR, MINUTE, NOON
 from wire import ADA, SECRET
 
 UNDATED = {"suppression_reason": None, "suppression_changed_at": None}
@@ -579,11 +581,15 @@ def test_sweep(command: Command, file: str, variables: dict[str, str], words: st
     command.call("db", "upgrade")
     done = command.call("check", "--json", HOOKROW_SECRET=SECRET, **variables)
     found = [each for each in map(json.loads, done.stdout.splitlines()) if "setting" not in each]
-    warned = [each for each in found if each["level"] == "warning"]
+    status, *warned = [each for each in found if each["level"] == "warning"] or [None]
     assert (done.returncode, [each["subject"] for each in warned]) == (0, ["sweep"] * bool(words))
+    assert status is None or status["text"].startswith("Attention: 1 finding.\n- sweep: Since")
     for each in warned:
         assert (words or "") in f"{each['text']} {each['remedy']}"
         assert each["remedy"]
+
+
+FINE = "OK: notifications are recorded, and nothing needs attention."
 
 
 def test_command(command: Command) -> None:
@@ -591,16 +597,38 @@ def test_command(command: Command) -> None:
     command.call("db", "upgrade")
     done = command.call("check", HOOKROW_SECRET="short")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("warning  secret      The webhook secret has 5 characters")
+    first, second, *_ = done.stdout.splitlines()
+    assert first == f"ok       status      {FINE}"
+    assert second.startswith("warning  secret      The webhook secret has 5 characters")
     assert "\nok       database    sqlite:///hookrow.db responds.\n" in done.stdout
     (command.folder / "hookrow.toml").write_text("[tables.subscribers]\ntable = 'people'")
     done = command.call("check", "--json", HOOKROW_SECRET=SECRET)
-    first, *others = map(json.loads, done.stdout.splitlines())
+    status, first, *others = map(json.loads, done.stdout.splitlines())
     assert (done.returncode, done.stderr) == (1, "")
     ok = {"level": "ok", "subject": "secret", "text": "It is set.", "meaning": "", "remedy": ""}
     assert first == ok
+    assert (status["level"], status["subject"]) == ("error", "status")
+    assert status["text"].startswith("Broken: 1 finding.\n- writes: ")
+    assert "no table 'people'" in status["text"]
     [error] = [each for each in others if each["level"] == "error"]
     assert "no table 'people'" in error["text"]
+
+
+def test_the_status(command: Command) -> None:
+    """It has what a finding says, a spool of another process, and the webhooks at the provider."""
+    command.call("db", "upgrade")
+    spool = command.folder / "spool.db"
+    Spool(spool).put([arrival({"RecordType": "Open"}, NOON)])
+    with PostmarkStandIn() as api:
+        variables = {"HOOKROW_PROVIDER_TOKEN": api.token, "HOOKROW_PROVIDER_API": api.address}
+        done = command.call(
+            "check", "--json", HOOKROW_SECRET=SECRET, HOOKROW_SPOOL=str(spool), **variables
+        )
+    status, *_ = map(json.loads, done.stdout.splitlines())
+    assert status["text"].splitlines()[0] == "Broken: 2 findings."
+    assert "\n- provider: Stand-in: no webhook posts to hookrow." in status["text"]
+    assert f"\n- spool: 1 notification in the spool {spool}" in status["text"]
+    assert done.returncode == 1
 
 
 # -- entries of the log that the receiver cannot read ------------------------------------

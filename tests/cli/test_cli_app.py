@@ -271,6 +271,8 @@ def test_check(shop: Command) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == dedent(
         """\
+        warning  status      Attention: 1 finding.
+        - sweep: {} {}
         ok       setting     app is shop.mail:receiver, from the flag --app.
         ok       app         Its endpoint is {}, below the path at which it is mounted.
         ok       secret      It is set.
@@ -283,6 +285,10 @@ def test_check(shop: Command) -> None:
                              Unless another process sweeps this log, turn on the sweep: {}
         """
     ).format(
+        "Since August 2026, Postmark does not repeat a notification that got a 404. No sweep is "
+        "on, so one that arrives before its rows are committed is recorded only by a replay.",
+        "Unless another process sweeps this log, turn on the sweep: `sweep = true` (in Python, "
+        "sweep=True; in Django, 'SWEEP': True).",
         "/mail/provider/webhooks",
         "0001, 0002",
         "that got a 404. No sweep is on, so one that arrives before its rows are committed is "

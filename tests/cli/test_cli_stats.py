@@ -64,9 +64,11 @@ def figures(lines: list[str]) -> dict[str, str]:
 def test_text(command: Command) -> None:
     """It prints the state, counts by type, first outcome and reason, rates and the delay."""
     lines = command.call("stats", "--period", "week").stdout.splitlines()
-    assert lines[0].startswith("The last notification was received ")
-    assert lines[2].startswith("6 notifications from ")
-    printed = figures(lines[3:])
+    level, _, health, _, heading = lines[:5]
+    assert level == "OK: notifications are recorded, and nothing needs attention."
+    assert health.startswith("The last notification was received ")
+    assert heading.startswith("6 notifications from ")
+    printed = figures(lines[5:])
     assert printed == {
         "type": "count",
         "Open": "3",
@@ -120,9 +122,10 @@ def test_entry(command: Command, sqlite_url: str) -> None:
     old = now - 5 * DAY
     keep(sqlite_url, testing.opening(ADA, "m-1", at=old), refused, old, entry="sendgrid")
     lines = command.call("stats", "--entry", "sendgrid").stdout.splitlines()
-    assert lines[0].startswith("The last notification of the entry sendgrid was received ")
-    assert lines[2].startswith("1 notification of the entry sendgrid from ")
-    assert {"Open": "1", "parked": "1"}.items() <= figures(lines[3:]).items()
+    _, health, _, heading, *lines = lines[lines.index("") :]
+    assert health.startswith("The last notification of the entry sendgrid was received ")
+    assert heading.startswith("1 notification of the entry sendgrid from ")
+    assert {"Open": "1", "parked": "1"}.items() <= figures(lines).items()
     assert not ROWS.keys() & figures(lines).keys()
     found = json.loads(command.call("stats", "--json", "--entry", "sendgrid").stdout)
     assert (found["entry"], found["total"], found["parked"]) == ("sendgrid", 1, 1)
@@ -146,12 +149,13 @@ def test_requests_without_a_valid_secret(command: Command, sqlite_url: str) -> N
                 unauthentic("", hour - 2 * DAY): 1,
                 unauthentic("sendgrid", hour - HOUR): 1200,
                 unauthentic("sendgrid", hour): 34,
+                RequestHour(RequestKind.UNAVAILABLE, "sendgrid", hour): 5,
             }
         )
 
-    def printed(*options: str) -> list[str]:
+    def printed(*options: str, name: str = "unauthentic") -> list[str]:
         lines = command.call("stats", *options).stdout.splitlines()
-        return [line[20:].lstrip() for line in lines if line.startswith("unauthentic ")]
+        return [line[20:].lstrip() for line in lines if line.startswith(f"{name} ")]
 
     text = "with a missing or wrong secret in the last day"
     of_sendgrid = (
@@ -159,7 +163,14 @@ def test_requests_without_a_valid_secret(command: Command, sqlite_url: str) -> N
     )
     assert printed() == [of_sendgrid, f"2  {text}; the first after {format_time(hour)}"]
     assert printed("--entry", "sendgrid") == [of_sendgrid]
-    found = json.loads(command.call("stats", "--json").stdout)["unauthentic"]
+    lost = "notifications that got a 503 in the last day, at the entry sendgrid; the first after"
+    assert printed(name="unavailable") == [f"5  {lost} {format_time(hour)}"]
+    answer = json.loads(command.call("stats", "--json").stdout)
+    assert answer["unavailable"]["sendgrid"]["number"] == 5
+    assert answer["status"]["level"] == "attention"
+    subjects = [each["subject"] for each in answer["status"]["findings"]]
+    assert subjects == ["responses", "secrets", "secrets"]
+    found = answer["unauthentic"]
     assert {name: each["number"] for name, each in found.items()} == {"sendgrid": 1234, "": 2}
     first, last = (datetime.fromisoformat(found["sendgrid"][name]) for name in ("first", "last"))
     assert (first, last) == (hour - HOUR, hour)
@@ -168,7 +179,8 @@ def test_requests_without_a_valid_secret(command: Command, sqlite_url: str) -> N
 def test_no_log(command: Command) -> None:
     """Without a log the rows alone are counted."""
     (command.folder / "hookrow.toml").write_text("[tables]\nlog = false")
-    first, *lines = command.call("stats").stdout.splitlines()
+    level, _, first, *lines = command.call("stats").stdout.splitlines()
+    assert level.startswith("OK: ")
     assert first == "This store has no log, so notifications are not counted."
     assert figures(lines) == ROWS
     found = json.loads(command.call("stats", "--json").stdout)

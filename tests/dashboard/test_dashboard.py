@@ -10,7 +10,7 @@ from functools import partial
 from html.parser import HTMLParser
 from types import SimpleNamespace
 from unittest.mock import Mock
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import pytest
 
@@ -31,6 +31,7 @@ from hookrow import (
 from hookrow._core.log_entry import log_entries
 from hookrow._core.notification import Suppressible
 from hookrow._core.result import Result
+from hookrow._core.status import Finding, Status, StatusLevel, StatusSubject
 from hookrow._receiver import manual
 from hookrow._receiver.entries import Entries, Entry
 from hookrow._receiver.recorder import record
@@ -825,36 +826,48 @@ def test_rates(store: SQLStore, tables: Tables, visitor: Visitor) -> None:
     assert len(rates) == 24
 
 
-def test_requests_with_a_wrong_secret(store: SQLStore, visitor: Visitor) -> None:
-    """The overview shows how many requests of the last day had no valid secret, if any had."""
-    assert "wrong secret" not in visitor.shows("/")
+def test_the_status(store: SQLStore, visitor: Visitor) -> None:
+    """It is at the top of each page; the overview has all findings and their remedies open."""
+    page = visitor.shows("/")
+    assert '<section class="state ok" id="state" aria-label="Status">' in page
     assert store.log is not None
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-    ago = hour - timedelta(hours=3)
-    hours = {hour: 1, ago: 1, hour - timedelta(hours=25): 9}
-    unauthentic = partial(RequestHour, RequestKind.WRONG_SECRET)
-    store.log.add_requests({unauthentic("", at): number for at, number in hours.items()})
-    page = re.sub("<time[^>]*>", "", Visitor(store).shows("/"))
-    text = "2 requests with a missing or wrong secret in the last day, the first after "
-    assert f"{text}{ago:%Y-%m-%d %H:%M} UTC" in page
-
-
-def test_requests_with_a_wrong_secret_by_entry(store: SQLStore) -> None:
-    """The overview names the entries, or has only the requests to the selected one."""
-    assert store.log is not None
-    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-    unauthentic = partial(RequestHour, RequestKind.WRONG_SECRET)
-    ago = hour - timedelta(hours=2)
-    store.log.add_requests({unauthentic("mailgun", ago): 1, unauthentic("sendgrid", hour): 2})
-    text = "{} with a missing or wrong secret in the last day ({}), the first after {:%Y-%m-%d %H}"
+    wrong = partial(RequestHour, RequestKind.WRONG_SECRET)
+    store.log.add_requests({wrong("", hour): 2, wrong("", hour - timedelta(hours=25)): 9})
     visitor = Visitor(store)
+    for place in ("", "lists", "notifications", "search?q=nothing", "nowhere", "suppressions"):
+        name, _, query = place.partition("?")
+        page = visitor.get(f"/{name}", **dict(parse_qsl(query))).body.decode()
+        assert '<section class="state attention" id="state"' in page, place
+        assert page.count("2 requests got a 401 in the last day: 2 with a wrong secret") == 2
+        assert "<code>hookrow provider register</code> sets the secret" in page
+        assert ("<details open>\n<summary><strong>Attention</strong>" in page) == (place == "")
+        assert page.index('id="state"') < page.index("<h1>")
+    assert 'id="state"' in visitor.shows("/notifications", rows=0)
+    visitor.dashboard.close(PATIENCE)
 
-    def shown(**fields: str) -> str:
-        return re.sub("<time[^>]*>", "", visitor.shows("/", **fields))
 
-    assert text.format("3 requests", "sendgrid: 2, mailgun: 1", ago) in shown()
-    assert text.format("2 requests", "sendgrid: 2", hour) in shown(entry="sendgrid")
-    assert "wrong secret" not in shown(entry="postmark")
+def test_the_status_of_a_receiver_in_this_process(store: SQLStore) -> None:
+    """The host passes it; it is shown instead of that of the database alone. Texts are escaped."""
+    finding = Finding(StatusLevel.BROKEN, StatusSubject.SPOOL, "<b> is `full`", "Free <i>")
+    dashboard = Dashboard(store, authorize=lambda _: True, status=lambda: Status([finding]))
+    page = ask(dashboard, head("/")).body.decode()
+    assert "&lt;b&gt; is <code>full</code>" in page
+    assert "Free &lt;i&gt;" in page
+    dashboard.close(PATIENCE)
+
+
+def test_the_status_of_a_database_that_cannot_be_read(
+    store: SQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page of the error has it, too."""
+    away = Unavailable("It is gone.")
+    monkeypatch.setattr("hookrow._migrations.current", Mock(side_effect=away))
+    monkeypatch.setattr(SQLStore, "reading", Mock(side_effect=away))
+    monkeypatch.setattr(Statistics, "present", Mock(side_effect=away))
+    response = Visitor(store).get("/")
+    assert response.status == 503
+    assert b'<section class="state broken" id="state"' in response.body
 
 
 def test_overview_while_counting(

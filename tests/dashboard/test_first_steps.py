@@ -127,7 +127,7 @@ def test_many_tenants(store: SQLStore) -> None:
 def test_a_wrong_secret(store: SQLStore) -> None:
     """The page counts the requests with a missing or wrong secret, which the log does not have."""
     assert store.log is not None
-    store.log.add_requests({RequestHour(RequestKind.UNAUTHENTIC, "", datetime.now(UTC)): 2})
+    store.log.add_requests({RequestHour(RequestKind.WRONG_SECRET, "", datetime.now(UTC)): 2})
     page = overview(store)
     assert "No notification has been received yet." in page
     assert "2 requests with a missing or wrong secret" in page

@@ -126,12 +126,16 @@ def test_forget_in_an_entry(sqlite_site: Site, run: Run) -> None:
         assert run("log", "forget", ADA).out == "Erased from 1 notification.\n"
 
 
+FINE = "OK: notifications are recorded, and nothing needs attention."
+
+
 class TestCheck:
     @pytest.mark.usefixtures("any_site")
     @override_settings(HOOKROW={"SECRET": SECRET, "SWEEP": True})
     def test_a_correct_project(self, run: Run) -> None:
         assert run("check") == Done(
             0,
+            f"ok       status      {FINE}\n"
             "ok       settings    Every system check of hookrow passes.\n"
             "ok       migrations  All are applied.\n"
             "ok       tables      All tables and columns exist.\n"
@@ -142,16 +146,22 @@ class TestCheck:
     @pytest.mark.usefixtures("sqlite_site")
     def test_deployment(self, run: Run) -> None:
         """A project that retries nothing is warned, unless it has silenced the warning."""
-        assert run("check").out.startswith("warning  hookrow.W004 Since August 2026, Postmark does")
+        status, finding, warning, *_ = run("check").out.splitlines()
+        assert status == "warning  status      Attention: 1 finding."
+        assert finding.startswith("- sweep: Since August 2026, Postmark does")
+        assert warning.startswith("warning  hookrow.W004 Since August 2026, Postmark does")
         with override_settings(SILENCED_SYSTEM_CHECKS=["hookrow.W004"]):
-            assert run("check").out.startswith("ok       settings    Every system check of hookrow")
+            status, settings, *_ = run("check").out.splitlines()
+        assert status == f"ok       status      {FINE}"
+        assert settings.startswith("ok       settings    Every system check of hookrow")
 
     def test_faults(self, empty_sqlite_url: str, run: Run) -> None:
         """Each result states what to do; an error results in exit status 1, without a traceback."""
         hookrow = {"SECRET": "short", "SWEEP": True}
         with django_host.default(empty_sqlite_url), override_settings(HOOKROW=hookrow):
             done, log = run("check", "--json"), run("log")
-        secret, migrations = map(json.loads, done.out.splitlines())
+        status, secret, migrations = map(json.loads, done.out.splitlines())
+        assert (status["level"], status["subject"]) == ("error", "status")
         assert (secret["level"], secret["subject"]) == ("warning", "hookrow.W001")
         assert (migrations["level"], done.status) == ("error", 1)
         assert migrations["text"].endswith(HINT)

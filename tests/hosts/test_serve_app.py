@@ -121,7 +121,7 @@ def test_new_file(empty_sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
     /readyz detects another revision of the tables within a second or two, here sooner.
     """
-    monkeypatch.setattr("hookrow._diagnostics.readiness.VALID_FOR", 0.1)
+    monkeypatch.setattr("hookrow._diagnostics.status_reader.VALID_FOR", 0.1)
     with serving(empty_sqlite_url, mount_path="mail/") as server:
         for path, body in (("/healthz", b"ok\n"), ("/readyz", b"ready\n")):
             answer = server.get(path)

@@ -7,6 +7,7 @@ import pytest
 import asgi_client
 from hookrow import _migrations
 from hookrow._core.schema import Schema
+from hookrow._diagnostics.status import WebhookState
 from hookrow._postmark_api.status import ProviderWatch
 from hookrow._server.app import Server
 from hookrow._server.settings import EntrySettings, Settings
@@ -28,9 +29,11 @@ def test_the_line(hookrow_store: SQLStore) -> None:
             watch.start()
             eventually(lambda: watch.line is not None)
         assert watch.line == LINE
+        assert watch.state == WebhookState(LINE, are_correct=False, exist=False)
         api.inject(Fault.NOT_JSON)
-        watch._ask()
+        watch.ask()
         assert watch.line.startswith("Unknown. The response of the provider's API is not a JSON")
+        assert watch.state is None
 
 
 def test_a_wrong_address(hookrow_store: SQLStore) -> None:
@@ -48,9 +51,9 @@ def test_the_overview(hookrow_store: SQLStore, line: str | None) -> None:
     assert ("All is &lt;well&gt;." in page) == (line is not None)
 
 
-def test_the_server_asks_only_for_a_dashboard_with_a_token(sqlite_url: str) -> None:
+def test_the_server_asks_only_with_a_token(sqlite_url: str) -> None:
     _migrations.upgrade(sqlite_url, Schema())
-    for token, dashboard, expected in (("t", True, 1), (None, True, 0), ("t", False, 0)):
+    for token, dashboard, expected in (("t", True, 1), (None, True, 0), ("t", False, 1)):
         settings = Settings(
             database_url=sqlite_url,
             entries=[EntrySettings(credentials=(SECRET,))],
@@ -80,7 +83,7 @@ def test_each_entry_with_a_token_has_a_line(sqlite_url: str) -> None:
             status = server._dashboard._context.provider_status
             watches = [each for each in server._tasks if isinstance(each, ProviderWatch)]
             assert status() is None
-            watches[1]._ask()
+            watches[1].ask()
             assert status() == f"globex: {LINE}"
-            watches[0]._ask()
+            watches[0].ask()
             assert status() == f"acme: {LINE} globex: {LINE}"

@@ -223,7 +223,7 @@ def test_the_clock() -> None:
     ],
 )
 def test_the_webhooks_at_the_provider(state: WebhookState, level: StatusLevel) -> None:
-    found = status(webhooks=state)
+    found = status(webhooks=[state])
     assert found.about(StatusSubject.PROVIDER) is found.level is level
     assert all(each.reason == state.summary for each in found.findings)
 

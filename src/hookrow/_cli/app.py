@@ -30,6 +30,7 @@ from hookrow.stores._log import Query
 
 if TYPE_CHECKING:
     from hookrow._diagnostics.probe import Sender
+    from hookrow._diagnostics.status import StatusSource
     from hookrow._receiver.receiver import Receiver
     from hookrow.stores.sql import SQLStore
     from hookrow.stores.sql._connections import Database
@@ -71,6 +72,12 @@ class App:
 
         path: str | None = settings_of(click.get_current_context(), serve)["spool"]
         return path
+
+    def status_source(self, store: SQLStore) -> StatusSource:
+        """Return where this process finds the facts of the status: in the store, and the spool."""
+        from hookrow._diagnostics.status import StatusSource
+
+        return StatusSource(store=store, parsers=self.parsers, spool=self.spool)
 
     @property
     def recorded(self) -> Kinds:
@@ -169,6 +176,20 @@ class HostApp(App):
     def schema(self) -> Schema:
         """The mapping of the store."""
         return self.store.schema
+
+    def status_source(self, store: SQLStore) -> StatusSource:
+        """Return where this process finds the facts; the receiver has its spool and settings."""
+        from hookrow._diagnostics.status import StatusSource, sweep_of
+
+        receiver = self.receiver
+        if receiver is None:
+            return StatusSource(store=store)
+        return StatusSource(
+            store=store,
+            receiver=lambda: receiver,
+            parsers=receiver.entries,
+            sweep=lambda: sweep_of(receiver),
+        )
 
     @property
     def recorded(self) -> Kinds:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
-from hookrow._cli.app import HostApp
-from hookrow._cli.entries import entries_of, senders_of
+from hookrow._cli.app import App, HostApp
+from hookrow._cli.entries import entries_of, read_tokens, senders_of
 from hookrow._cli.options import (
     DATABASE_URL,
     JSON,
@@ -24,9 +27,14 @@ from hookrow._cli.serve import serve
 from hookrow._cli.settings import settings_of, settings_sources
 from hookrow._core.schema import Schema
 from hookrow._diagnostics import CheckResult, Level
-from hookrow._server.settings import Settings, check_tenants
+from hookrow._receiver.entries import read_entries as as_entries
+from hookrow._server.settings import Settings, check_tenants, providers_of
 from hookrow.errors import ConfigurationError
 from hookrow.providers.postmark import Postmark
+
+if TYPE_CHECKING:
+    from hookrow._diagnostics.status import WebhookState
+    from hookrow.stores.sql import SQLStore
 
 
 @click.command(short_help="Check the configuration, the database or the webhook.")
@@ -49,8 +57,10 @@ def check(
 ) -> None:
     """Check the configuration and the database, and explain how to fix each fault.
 
-    The source of each setting that is not at its default is printed, but no secret. The
-    exit status is 1 if there is an error.
+    The first result is the status: OK, attention or broken, with the reasons and the
+    remedies. For it, an entry is written to the log and undone. The source of each
+    setting that is not at its default is printed, but no secret. The exit status is 1 if
+    there is an error.
 
     With the URL configured at the provider, check the webhook over the network instead.
     The requests are harmless on a live system: they are for check@hookrow.invalid, change
@@ -78,6 +88,7 @@ def check(
     sources = chain(settings_sources(context, serve, settings.schema), configured)
     if url is None:
         results = chain(
+            _check_status(context, settings),
             (check.check_secrets(each.secrets, each.file, entry=each.name) for each in entries),
             check.check_database_url(settings.database_url, settings.schema, context.obj.parsers),
             _check_tenants(settings),
@@ -92,6 +103,46 @@ def check(
         )
         results = chain(used, probe.check_url(url, senders_of(entries)))
     context.exit(report(results, as_json=as_json))
+
+
+def _check_status(context: click.Context, settings: Settings) -> Iterator[CheckResult]:
+    """Yield the status, unless a setting is invalid, which another result reports."""
+    from hookrow._diagnostics.status import read_status, status_result
+    from hookrow.stores.sql import SQLStore
+
+    app: App = context.obj
+    with suppress(ConfigurationError), app.open_database(settings.database_url) as database:
+        store = SQLStore(database, settings.schema)
+        store.use_tenants(app.parsers.tenants)
+        states = _ask_provider(context, settings, store)
+        source = replace(
+            app.status_source(store),
+            sweep=lambda: _check_sweep(settings),
+            webhooks=lambda: states,
+        )
+        yield status_result(read_status(source))
+
+
+def _ask_provider(
+    context: click.Context, settings: Settings, store: SQLStore
+) -> Sequence[WebhookState]:
+    """Return the states of the webhooks at Postmark for which `hookrow serve` has tokens."""
+    from hookrow._diagnostics.status import webhook_states
+
+    of_server = settings_of(context, serve)
+    names = [each.name for each in settings.entries if each.provider == Postmark.name]
+    with suppress(ConfigurationError):
+        tokens = read_tokens(context, names, of_server["provider_token_file"])
+        if tokens:
+            from hookrow._postmark_api.status import watch_provider
+
+            built = [each.build() for each in settings.entries]
+            entries = as_entries(providers_of(settings.entries, built))
+            watches = watch_provider(tokens, of_server["provider_api"], store, entries)
+            for each in watches.values():
+                each.ask()
+            return webhook_states({name: each.state for name, each in watches.items()})
+    return []
 
 
 def _check_tenants(settings: Settings) -> Iterator[CheckResult]:
@@ -119,12 +170,15 @@ def _check_sweep(settings: Settings) -> Iterator[CheckResult]:
 
 def _check_app(context: click.Context, app: HostApp, url: str | None) -> Iterator[CheckResult]:
     """Check the application, or the webhook at a URL with the secret of the application."""
-    from hookrow._diagnostics import check, probe
+    from hookrow._diagnostics import check, probe, status
 
     for name in ("secret", "previous_secret", "secret_file"):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{app} already has secrets: omit {option}.")
+    if url is None:
+        with suppress(ConfigurationError):  # which is reported below
+            yield status.status_result(status.read_status(app.status_source(app.store)))
     sources = settings_sources(context, serve, Schema())
     yield from (each for each in sources if each.setting in {"app", "config"} and each.value)
     try:

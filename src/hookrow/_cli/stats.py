@@ -57,19 +57,24 @@ _MAX_ENTRIES = 10
 def stats(app: App, *, period: Period, entry: str | None, as_json: bool, database_url: str) -> None:
     """Show what was received, recorded, delivered, opened and suppressed.
 
+    The first lines are the status: OK, attention or broken, with the reasons and the remedies.
+
     Notifications are counted by their first outcome. "recorded later" is the number of those that
     were refused at first and have been recorded since.
     """
+    from hookrow._diagnostics.status import describe_status, read_status, status_as_json
+
     now = datetime.now(UTC)
     with app.open_store(database_url) as store:
         check_entry(entry, app, store.log)
         present = read_present(store, now, entry)
         overview = read_overview(store, period, now, entry)
         tables = _count_tables(store, now, entry)
+        status = read_status(app.status_source(store), now)
     if as_json:
-        echo_json(_as_json(present, overview, tables))
+        echo_json({"status": status_as_json(status), **_as_json(present, overview, tables)})
         return
-    echo(*_received(present, overview), "", *_rows(overview, tables))
+    echo(*describe_status(status), "", *_received(present, overview), "", *_rows(overview, tables))
 
 
 def _count_tables(store: SQLStore, now: datetime, entry: str | None) -> TableCounts | None:
@@ -99,7 +104,7 @@ def _received(present: Present, overview: Overview) -> Iterator[str]:
             yield _line("recorded later", f"{overview.recovered:,}", "of those refused at first")
         yield from _reasons("suppressions", overview.by_reason, "in this period, by reason")
         yield from _rates(overview.rates)
-    if present.parked or present.expired or present.unauthentic:
+    if present.parked or present.expired or present.unauthentic or present.unavailable:
         yield ""
     if present.parked:
         yield _line("parked", f"{present.parked:,}", "waiting for a retry")
@@ -110,6 +115,11 @@ def _received(present: Present, overview: Overview) -> Iterator[str]:
         rest = f"with a missing or wrong secret in the last day{to_entry}"
         first = f"the first after {format_time(requests.first)}"
         yield _line("unauthentic", f"{requests.number:,}", f"{rest}; {first}")
+    for name, requests in islice(present.unavailable.items(), _MAX_ENTRIES):
+        to_entry = f", at the entry {name}" if name else ""
+        first = f"the first after {format_time(requests.first)}"
+        rest = f"notifications that got a 503 in the last day{to_entry}; {first}"
+        yield _line("unavailable", f"{requests.number:,}", rest)
 
 
 def _rows(overview: Overview, tables: TableCounts | None) -> Iterator[str]:
@@ -202,6 +212,9 @@ def _as_json(present: Present, overview: Overview, tables: TableCounts | None) -
         "parked": present.parked if logged else None,
         "expired": present.expired if logged else None,
         "unauthentic": {name: each._asdict() for name, each in present.unauthentic.items()}
+        if logged
+        else None,
+        "unavailable": {name: each._asdict() for name, each in present.unavailable.items()}
         if logged
         else None,
         "delay_median": delays and delays.median.total_seconds(),

@@ -273,6 +273,13 @@ READINESS: Mapping[tuple[int, str], CheckResult] = {
     (200, "ready"): CheckResult(
         Level.OK, "readiness", "The server is ready: a notification would be recorded."
     ),
+    (200, "ready; attention: "): CheckResult(
+        Level.WARNING,
+        "readiness",
+        "/readyz returned: {text}",
+        "The server would record a notification, but something else needs attention.",
+        "Run `hookrow check` without a URL on the server, or see its dashboard.",
+    ),
     (200, "attention: "): CheckResult(
         Level.WARNING,
         "readiness",

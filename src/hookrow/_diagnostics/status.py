@@ -92,6 +92,15 @@ def _check_database(store: SQLStore, rehearse: bool) -> Iterator[CheckResult]:  
     return check_database(store.database, store.schema, store.tenants, rehearse=rehearse)
 
 
+def webhook_states(states: Mapping[str | None, WebhookState | None]) -> Sequence[WebhookState]:
+    """Return the known states of entries, each with the name of the entry if there are several."""
+    return [
+        state if len(states) == 1 else state._replace(summary=f"{name}: {state.summary}")
+        for name, state in states.items()
+        if state is not None
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusSource:
     """Where a process finds the facts.
@@ -99,8 +108,8 @@ class StatusSource:
     `receiver` returns the receiver of this process, or None. Without one, `spool` is the path of
     the spool of another process. `parsers` are the receiver's entries, or None if they are not
     known. `sweep` yields the result of `check_sweep`, if the settings are known, `webhooks` returns
-    the state at the provider, if there is a token for its API, and `check` yields the faults of the
-    database, with or without a rehearsal. The database is used in blocks of `around`.
+    the known states at the provider, and `check` yields the faults of the database, with or without
+    a rehearsal. The database is used in blocks of `around`.
     """
 
     store: SQLStore
@@ -108,7 +117,7 @@ class StatusSource:
     parsers: Parsers | None = None
     spool: str | PathLike[str] | None = None
     sweep: Callable[[], Iterable[CheckResult]] = tuple
-    webhooks: Callable[[], WebhookState | None] = lambda: None
+    webhooks: Callable[[], Sequence[WebhookState]] = tuple
     check: Callable[[SQLStore, bool], Iterable[CheckResult]] = _check_database
     around: Callable[[], AbstractContextManager[object]] = nullcontext
 
@@ -161,7 +170,7 @@ class ProcessFacts:
     losses: Losses | None = None
     spool: SpoolState | str | None = None
     correction: timedelta = timedelta(0)
-    webhooks: WebhookState | None = None
+    webhooks: Sequence[WebhookState] = ()
     sweep: Sequence[CheckResult] = ()
     parsers: Parsers | None = None
 
@@ -220,6 +229,43 @@ def read_process(source: StatusSource) -> ProcessFacts:
         sweep=[*source.sweep()],
         parsers=source.parsers,
     )
+
+
+def describe_status(status: Status) -> Sequence[str]:
+    """Return the level in a line, and a line for each finding, with its remedy."""
+    if not status.findings:
+        return ["OK: notifications are recorded, and nothing needs attention."]
+    number = pluralize(len(status.findings), "finding")
+    return [
+        f"{status.level.value.capitalize()}: {number}.",
+        *(f"- {each.subject.value}: {each.reason} {each.remedy}" for each in status.findings),
+    ]
+
+
+def status_result(status: Status) -> CheckResult:
+    """Return the status as the first result of `hookrow check`."""
+    levels = {
+        StatusLevel.OK: Level.OK,
+        StatusLevel.ATTENTION: Level.WARNING,
+        StatusLevel.BROKEN: Level.ERROR,
+    }
+    return CheckResult(levels[status.level], "status", "\n".join(describe_status(status)))
+
+
+def status_as_json(status: Status) -> Mapping[str, object]:
+    """Return the status as commands print it with --json."""
+    return {
+        "level": status.level.value,
+        "findings": [
+            {
+                "level": each.level.value,
+                "subject": each.subject.value,
+                "reason": each.reason,
+                "remedy": each.remedy,
+            }
+            for each in status.findings
+        ],
+    }
 
 
 def sweep_of(receiver: Receiver) -> Iterator[CheckResult]:
@@ -337,10 +383,11 @@ def _writes(fault: CheckResult | None) -> Iterator[Finding]:
 def _process_findings(process: ProcessFacts, now: datetime) -> Iterator[Finding]:
     yield from _losses(process)
     yield from _spool(process.spool, now)
-    if (webhooks := process.webhooks) is not None and not webhooks.are_correct:
-        level = StatusLevel.ATTENTION if webhooks.exist else StatusLevel.BROKEN
-        remedy = "`hookrow provider status` lists the differences, and `register` corrects them."
-        yield Finding(level, StatusSubject.PROVIDER, webhooks.summary, remedy)
+    for webhooks in process.webhooks:
+        if not webhooks.are_correct:
+            level = StatusLevel.ATTENTION if webhooks.exist else StatusLevel.BROKEN
+            remedy = "`hookrow provider status` lists the differences; `register` corrects them."
+            yield Finding(level, StatusSubject.PROVIDER, webhooks.summary, remedy)
     for result in process.sweep:
         yield Finding(StatusLevel.ATTENTION, StatusSubject.SWEEP, result.text, result.remedy)
 
@@ -530,12 +577,13 @@ def _silence(silence: Silence, now: datetime, parsers: Parsers | None) -> Findin
     remedy = "`hookrow check` with the URL of the webhook tests the way to hookrow"
     if _provider_name(entry, parsers) == Postmark.name:
         remedy += ", and `hookrow provider status` the webhooks at Postmark"
+    quiet = format_duration(now - last - ONE_HOUR)
     return Finding(
         StatusLevel.ATTENTION,
         StatusSubject.SILENCE,
-        f"No notification has arrived{to} for {format_duration(now - last - ONE_HOUR)}: the last one "
-        f"came in the hour from {format_time(last)}. The longest pause in the four weeks before "
-        f"that was {format_duration(pause)}.",
+        f"No notification has arrived{to} for {quiet}: the last one came in the hour from "
+        f"{format_time(last)}. The longest pause in the four weeks before that was "
+        f"{format_duration(pause)}.",
         f"{remedy}. If no mail was sent, nothing is wrong.",
     )
 

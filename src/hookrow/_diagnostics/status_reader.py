@@ -23,6 +23,7 @@ from hookrow._diagnostics.status import (
     read_log,
     read_process,
 )
+from hookrow.stores._timeouts import left
 
 T = TypeVar("T")
 
@@ -39,6 +40,10 @@ would be. A rehearsal leaves a deleted row in the log."""
 DEADLINE = 4.0
 """Seconds that a request waits for a check: less than `asgi._CALL_TIMEOUT`, because the response at
 that limit does not mention the database."""
+
+LEAST_WAIT = 0.2
+"""Seconds that a request waits for a check after its time is over, because the database did not
+respond to it."""
 
 LOG_DEADLINE = 0.5
 """Seconds that a request waits for the first reading of the log."""
@@ -71,8 +76,14 @@ class StatusReader:
 
     def __call__(self) -> Status:
         """Return the status."""
+        if self._source.store.is_nested():
+            # Neither the threads, nor a rehearsal, may use the host's transaction.
+            now = datetime.now(UTC)
+            fault = read_fault(self._source, rehearse=False)
+            recorded = read_log(self._source, now) if is_readable(fault) else RecordFacts()
+            return assess(fault, recorded, read_process(self._source), now)
         try:
-            fault = self._fault.get(self._deadline)
+            fault = self._fault.get(min(self._deadline, max(left(), LEAST_WAIT)))
         except (TimeoutError, RuntimeError):  # RuntimeError: no thread can be started
             fault = _SILENT
         if is_readable(fault):

@@ -13,6 +13,7 @@ import msgspec
 from hookrow._concurrency import PeriodicTask
 from hookrow._core.result import Result
 from hookrow._describe import pluralize
+from hookrow._diagnostics.status import WebhookState
 from hookrow._http import SECRET_HEADER
 from hookrow._postmark_api.client import PostmarkAPI
 from hookrow._postmark_api.register import ExpectedWebhook, triggers_of
@@ -27,7 +28,9 @@ from hookrow._postmark_api.webhooks import (
     read_streams,
     read_webhooks,
 )
+from hookrow._receiver.entries import Entries, Entry
 from hookrow.errors import ConfigurationError, HookrowError
+from hookrow.providers._base import Provider
 from hookrow.providers._json import decode
 from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
@@ -127,8 +130,35 @@ class ProviderStatus:
         return f"{self.server.name}: {webhooks} on {streams}: {rest}{more}"
 
 
+def watch_provider(
+    tokens: Mapping[str | None, str], address: str, store: SQLStore, entries: Entries[Provider]
+) -> Mapping[str | None, ProviderWatch]:
+    """Return the watches of the webhooks of a receiver's entries at Postmark, by entry.
+
+    `tokens` has those of some entries, by name. Raises `ConfigurationError` as `PostmarkAPI` does.
+    """
+    return {
+        each.name: ProviderWatch(
+            tokens[each.name],
+            address,
+            store,
+            partial(_secrets_of, each),
+            entry=each.name,
+            is_first=each is entries.default,
+        )
+        for each in entries
+        if each.name in tokens
+    }
+
+
+def _secrets_of(entry: Entry[Provider]) -> Sequence[str]:
+    return entry.provider.secrets
+
+
 class ProviderWatch(PeriodicTask):
     """Reads the status every five minutes; `line` is the last one, or the reason why it is unknown.
+
+    `state` is None while it is unknown.
 
     `secrets` returns the secrets that hookrow accepts, the newest first. A status compares counts
     with the log of the `store`. `entry` and `is_first` are as in `ExpectedWebhook`. Raises
@@ -136,6 +166,7 @@ class ProviderWatch(PeriodicTask):
     """
 
     line: str | None = None
+    state: WebhookState | None = None
 
     def __init__(
         self,
@@ -150,9 +181,10 @@ class ProviderWatch(PeriodicTask):
         self._api = PostmarkAPI(token, address)
         self._store, self._secrets = store, secrets
         self._entry, self._is_first = entry, is_first
-        super().__init__(self._ask, seconds=ASK_EVERY, name="status of the provider")
+        super().__init__(self.ask, seconds=ASK_EVERY, name="status of the provider")
 
-    def _ask(self) -> None:
+    def ask(self) -> None:
+        """Read the status now. Raises no `HookrowError`."""
         expected = ExpectedWebhook(
             secrets=self._secrets(),
             triggers=triggers_of(self._store.recorded),
@@ -161,9 +193,14 @@ class ProviderWatch(PeriodicTask):
         )
         self._api.hide(*expected.secrets)
         try:
-            self.line = read_status(self._api, expected, store=self._store).summary
+            status = read_status(self._api, expected, store=self._store)
         except HookrowError as error:
-            self.line = f"Unknown. {error}"
+            self.line, self.state = f"Unknown. {error}", None
+            return
+        self.line = status.summary
+        self.state = WebhookState(
+            status.summary, are_correct=status.is_correct, exist=bool(status.webhooks)
+        )
 
 
 def read_status(

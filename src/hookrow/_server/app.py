@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING
 from hookrow._concurrency import PeriodicTask
 from hookrow._core.notification import Arrival, Outcome, Refusal
 from hookrow._describe import describe_by_entry, pluralize
+from hookrow._diagnostics.readiness import ReadinessHandler
+from hookrow._diagnostics.status import StatusSource, sweep_of, webhook_states
+from hookrow._diagnostics.status_reader import StatusReader
 from hookrow._http import RequestHead, endpoint_path
 from hookrow._observability.logging import outcome_name, rate_limit
 from hookrow._observability.observer import GroupEnd, Observer
-from hookrow._receiver.entries import Entry
 from hookrow._receiver.receiver import Receiver
 from hookrow._server import RECEIVER, release_sighup
 from hookrow._server.health import Liveness
@@ -32,7 +34,6 @@ from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.errors import ConfigurationError
 from hookrow.providers import Provider
 from hookrow.providers._built_in import BuiltIn
-from hookrow.readiness import Readiness
 from hookrow.stores._log_operations import DoubtfulClock, Retention
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._log import SQLLog
@@ -87,8 +88,21 @@ class Server:
             keep_bodies=settings.bodies,
             observer=[summary, self._metrics()] if settings.metrics else summary,
         )
-        self._readiness = Readiness(self.receiver)
-        self._pages["/readyz"] = ASGI(self._readiness)
+        watches = self._watch()
+        self._status = StatusReader(
+            StatusSource(
+                store=store,
+                receiver=lambda: self.receiver,
+                parsers=self.receiver.entries,
+                sweep=lambda: sweep_of(self.receiver),
+                webhooks=lambda: webhook_states(
+                    {name: each.state for name, each in watches.items()}
+                ),
+            )
+        )
+        self._pages["/readyz"] = ASGI(
+            ReadinessHandler(self._status, can_spool=self.receiver.can_spool)
+        )
         self._tasks = [
             PeriodicTask(self._log_secret_use, seconds=HOUR_SECONDS, name="count of secrets"),
             PeriodicTask(summary.log_counts, seconds=MINUTE_SECONDS, name="summary", later=True),
@@ -96,9 +110,13 @@ class Server:
         if store.log is not None:
             prune = partial(self._prune, store.log)
             self._tasks.append(PeriodicTask(prune, seconds=DAY_SECONDS, name="pruning of the log"))
+        self._tasks += watches.values()
         self._webhook = ASGI(self.receiver)
-        watch = self._watch() if settings.dashboard else None
-        self._dashboard = _dashboard(settings, self.receiver, watch) if settings.dashboard else None
+        self._dashboard = (
+            _dashboard(settings, self.receiver, self._status, watches)
+            if settings.dashboard
+            else None
+        )
         self._dashboard_app = ASGI(self._dashboard) if self._dashboard else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -140,36 +158,20 @@ class Server:
         if self._dashboard is not None:
             self._dashboard.close(TASK_TIMEOUT)
         self.receiver.close(RECORD_TIMEOUT)
-        self._readiness.close()
+        self._status.close()
         self._log_secret_use()
         self._store.close()
 
-    def _watch(self) -> Callable[[], str | None] | None:
-        """Add a task for each token that polls Postmark for the status of the webhooks.
+    def _watch(self) -> Mapping[str | None, ProviderWatch]:
+        """Return a task for each token that polls Postmark for the status of the webhooks."""
+        settings = self._settings
+        if not settings.provider_tokens:
+            return {}
+        from hookrow._postmark_api.status import watch_provider  # noqa: PLC0415 - seldom needed
 
-        Returns a function that returns their last lines as one; None without a token.
-        """
-        tokens = self._settings.provider_tokens
-        watches = {
-            each.name: self._watch_entry(each, tokens[each.name])
-            for each in self.receiver.entries
-            if each.name in tokens
-        }
-        return partial(_last_lines, watches) if watches else None
-
-    def _watch_entry(self, entry: Entry[Provider], token: str) -> ProviderWatch:
-        from hookrow._postmark_api.status import ProviderWatch  # noqa: PLC0415 - seldom needed
-
-        watch = ProviderWatch(
-            token,
-            self._settings.provider_api,
-            self._store,
-            lambda: entry.provider.secrets,
-            entry=entry.name,
-            is_first=entry is self.receiver.entries.default,
+        return watch_provider(
+            settings.provider_tokens, settings.provider_api, self._store, self.receiver.entries
         )
-        self._tasks.append(watch)
-        return watch
 
     def _metrics(self) -> Observer:
         """Return an observer that counts, and add the page with its counts."""
@@ -287,7 +289,10 @@ def _last_lines(watches: Mapping[str | None, ProviderWatch]) -> str | None:
 
 
 def _dashboard(
-    settings: Settings, receiver: Receiver, provider_status: Callable[[], str | None] | None
+    settings: Settings,
+    receiver: Receiver,
+    status: StatusReader,
+    watches: Mapping[str | None, ProviderWatch],
 ) -> Dashboard:
     """Build the dashboard. Raises `ConfigurationError` if it would be open to all."""
     from hookrow.dashboard import Dashboard, basic  # noqa: PLC0415 - an extra
@@ -299,6 +304,7 @@ def _dashboard(
         authorize=basic(DASHBOARD_USER, password or settings.generated_password),
         providers=receiver.entries,
         endpoint=endpoint_path(settings.mount_path),
-        provider_status=provider_status,
+        provider_status=partial(_last_lines, watches) if watches else None,
+        status=status,
         keep_bodies=settings.bodies,
     )

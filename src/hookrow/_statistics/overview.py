@@ -122,7 +122,9 @@ class Present:
     last notification arrived, `outcomes` has the outcomes of the newest `RECENT_ENTRIES` ones,
     `types` their record types, and `entries` the names of their entries. `parked` is the number of
     notifications that wait for a retry, and `expired` the number of those that are neither recorded
-    nor retried any more, at most `MOST_EXPIRED`. For `unauthentic`, see `read_unauthentic`.
+    nor retried any more, at most `MOST_EXPIRED`. `unauthentic` are the requests of the last day
+    that got a 401, and `unavailable` the notifications that got a 503, by entry; see
+    `SQLLog.requests_by_kind`.
     """
 
     now: datetime
@@ -135,6 +137,7 @@ class Present:
     parked: int = 0
     expired: int = 0
     unauthentic: Mapping[str, Requests] = field(default_factory=dict)
+    unavailable: Mapping[str, Requests] = field(default_factory=dict)
 
     @property
     def received(self) -> str:
@@ -209,6 +212,12 @@ def read_present(store: SQLStore, now: datetime, entry: str | None = None) -> Pr
         return Present(now=now, entry=entry, logged=False)
     last_received, outcomes, types, entries = store.log.recent(RECENT_ENTRIES, entry)
     backlog = store.log.backlog(now, entry)
+    requests = store.log.requests_by_kind(now - _DAY)
+
+    def of_entry(*kinds: RequestKind) -> Mapping[str, Requests]:
+        found = add_up(requests, kinds)
+        return {name: each for name, each in found.items() if entry in {None, name}}
+
     return Present(
         now=now,
         entry=entry,
@@ -218,11 +227,8 @@ def read_present(store: SQLStore, now: datetime, entry: str | None = None) -> Pr
         entries=entries,
         parked=backlog.parked,
         expired=backlog.expired,
-        unauthentic={
-            name: requests
-            for name, requests in read_unauthentic(store.log, now).items()
-            if entry in {None, name}
-        },
+        unauthentic=of_entry(*UNAUTHENTIC),
+        unavailable=of_entry(RequestKind.UNAVAILABLE),
     )
 
 

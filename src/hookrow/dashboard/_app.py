@@ -11,7 +11,10 @@ from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from hookrow._arguments import check_flags, check_function, is_async, kind_of, reject
+from hookrow._core.status import Status
 from hookrow._describe import printable
+from hookrow._diagnostics.status import StatusSource
+from hookrow._diagnostics.status_reader import StatusReader
 from hookrow._faults import describe_bug, describe_fault, log_fault, type_name, without_values
 from hookrow._http import (
     ENDPOINT,
@@ -136,8 +139,10 @@ class Dashboard(Handler):
     take the place of each provider. `endpoint` is the path or the URL of the receiver's endpoint,
     such as "/mail/provider/webhooks", which the overview shows until the first notification
     arrives. `provider_status` returns a line about the webhooks at the provider for the overview,
-    or None; it must not block. With `keep_bodies=False`, the log does not store the author of a
-    manual change.
+    or None; it must not block. `status` is that of `Readiness(receiver)`, if the receiver is in
+    this process: otherwise, the status at the top of each page does without what only the receiver
+    knows, which is its spool and its last 503s. With `keep_bodies=False`, the log does not store
+    the author of a manual change.
 
     A page waits at most about ten seconds for the database; in ASGI hosts, the response is a 503
     after five. In WSGI hosts and in Django, it waits in the thread of the request; in Django, the
@@ -158,6 +163,7 @@ class Dashboard(Handler):
         providers: ParserOrParsers = Postmark,
         endpoint: str | None = None,
         provider_status: Callable[[], str | None] | None = None,
+        status: Callable[[], Status] | None = None,
         keep_bodies: bool = True,
     ) -> None:
         if authorize is None:
@@ -178,8 +184,12 @@ class Dashboard(Handler):
             _check_endpoint(endpoint)
         if provider_status is not None:
             check_function("provider_status", provider_status)
+        if status is not None:
+            check_function("status", status)
         check_flags(keep_bodies=keep_bodies)
         self._authorize = authorize
+        self._reader = StatusReader(StatusSource(store=store, parsers=parsers))
+        self._status = status or self._reader
         self._context = Context(
             store,
             Statistics(store),
@@ -217,9 +227,9 @@ class Dashboard(Handler):
         try:
             response = self._respond(request, address, user, allowed)
         except BadRequest as error:
-            response = _error(address, error.status, str(error))
+            response = self._error(address, error.status, str(error))
         except StoreError as error:
-            response = _error(address, 503, f"The database cannot be read: {error}")
+            response = self._error(address, 503, f"The database cannot be read: {error}")
         except Exception as error:  # noqa: BLE001 - any fault of a page
             id_ = request.head.request_id
             log_fault(
@@ -230,12 +240,15 @@ class Dashboard(Handler):
                 extra={"request_id": id_},
             )
             name = type_name(error)
-            response = _error(address, 500, f"The page failed with {name}. See the server's log.")
+            response = self._error(
+                address, 500, f"The page failed with {name}. See the server's log."
+            )
         return _secure(response)
 
     def close(self, timeout: float | None = None) -> None:
         """Stop counting tables; wait up to `timeout` seconds for a count in progress."""
         self._context.statistics.close(timeout)
+        self._reader.close()
 
     def _authenticate(self, head: RequestHead) -> str | Response:
         """Return the name of the user, or the response that denies access."""
@@ -260,14 +273,14 @@ class Dashboard(Handler):
         head, name = request.head, address.name
         reads = head.method in {"GET", "HEAD"}
         if file := static_files().get(name):
-            return file if reads else _not_allowed(address)
+            return file if reads else self._not_allowed(address)
         if name not in PAGES:
             raise NotFound("This page does not exist.")
         page = PAGES[name]
         if reads:
             return self._show(page, address, head, user, allowed)
         if head.method != "POST" or page.act is None:
-            return _not_allowed(address, form=page.act is not None)
+            return self._not_allowed(address, form=page.act is not None)
         if name not in allowed:
             raise Forbidden("You may view this page, but not submit its forms.")
         return self._submit(page, page.act, address, request, user)
@@ -287,13 +300,44 @@ class Dashboard(Handler):
             return view
         return self._render(view, address, user, may=address.name in allowed)
 
+    def _error(
+        self,
+        address: Address,
+        code: int,
+        message: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Return the page of an error, with the status, which may be its cause."""
+        values = {
+            "title": HTTPStatus(code).phrase.capitalize(),
+            "message": message,
+            "next": _NEXT.get(address.name, "notifications"),
+        }
+        view = View("error.html", values)
+        response = render(view, code, status=self._status(), user="", base=address.base)
+        return replace(response, headers={**response.headers, **(headers or {})})
+
+    def _not_allowed(self, address: Address, *, form: bool = False) -> Response:
+        """Return the response to a method that a page, which may have a form, does not support."""
+        allow = "GET, HEAD, POST" if form else "GET, HEAD"
+        return self._error(
+            address, 405, "This page does not support this method.", {"Allow": allow}
+        )
+
     def _render(self, view: View | Redirect, address: Address, user: str, *, may: bool) -> Response:
         name, base, origin = address
         if isinstance(view, Redirect):
             return Response(303, b"", {"Location": f"{base}{view.location}"})
         tenants = self._context.parsers.have_tenants
         return render(
-            view, user=user, page=name, base=base, origin=origin, may=may, tenants=tenants
+            view,
+            status=self._status(),
+            user=user,
+            page=name,
+            base=base,
+            origin=origin,
+            may=may,
+            tenants=tenants,
         )
 
     def _submit(
@@ -361,24 +405,6 @@ def _path_below_root(head: RequestHead) -> str:
         if f"{head.path}/".startswith(f"{prefix}/"):
             return head.path.removeprefix(prefix)
     return head.path
-
-
-def _error(
-    address: Address, status: int, message: str, headers: Mapping[str, str] | None = None
-) -> Response:
-    values = {
-        "title": HTTPStatus(status).phrase.capitalize(),
-        "message": message,
-        "next": _NEXT.get(address.name, "notifications"),
-    }
-    response = render(View("error.html", values), status, user="", base=address.base)
-    return replace(response, headers={**response.headers, **(headers or {})})
-
-
-def _not_allowed(address: Address, *, form: bool = False) -> Response:
-    """Return the response to a method that a page, which may have a form, does not support."""
-    allow = "GET, HEAD, POST" if form else "GET, HEAD"
-    return _error(address, 405, "This page does not support this method.", {"Allow": allow})
 
 
 def _secure(response: Response) -> Response:

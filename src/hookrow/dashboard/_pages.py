@@ -82,7 +82,7 @@ def notifications(context: Context, fields: Fields) -> View:
     after = parse(fields, "rows")
     if after is not None:
         entries = _queries.list_newer(context.log, query, after, last)
-        return View("rows.html", {"entries": entries, "last": last})
+        return View("newer.html", {"entries": entries, "last": last})
     listing = _queries.list_entries(context, query, fields)
     now = datetime.now(UTC)
     newest = not {"before", "after"} & fields.keys()

@@ -16,9 +16,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hookrow import __version__
 from hookrow._core.result import Result
+from hookrow._core.status import Status
 from hookrow._describe import (
     count_tries,
-    describe_unauthentic,
     format_body,
     format_duration,
     format_row,
@@ -60,13 +60,15 @@ class Redirect(NamedTuple):
     location: str
 
 
-def render(view: View, status: int = 200, **common: object) -> Response:
+def render(view: View, code: int = 200, *, status: Status, **common: object) -> Response:
     """Render a view; `common` contains the values that all pages need.
 
     One of them is `base`: the relative URL of the dashboard, with which every link begins.
+    `status` is shown at the top of each page.
     """
-    text = _environment().get_template(view.template).render(**view.values, **common)
-    return Response(status, text.encode(), {"Content-Type": "text/html; charset=utf-8"})
+    template = _environment().get_template(view.template)
+    text = template.render(**view.values, **common, status=status)
+    return Response(code, text.encode(), {"Content-Type": "text/html; charset=utf-8"})
 
 
 @lru_cache(maxsize=MOST_CACHED)
@@ -113,7 +115,6 @@ def _environment() -> Environment:
         "sentence": sentence,
         "text": format_text,
         "time": format_time,
-        "unauthentic": describe_unauthentic,
         "words": words,
     }
     environment.globals |= {

@@ -20,8 +20,9 @@ from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Djan
 from django.db import connections, router
 
 from hookrow._arguments import spelled
-from hookrow._diagnostics import Level
-from hookrow._diagnostics.check import check_secrets, check_sweep
+from hookrow._diagnostics import CheckResult, Level
+from hookrow._diagnostics.check import check_secrets
+from hookrow._diagnostics.status import sweep_of
 from hookrow._receiver.options import needs_spool
 from hookrow._receiver.receiver import Receiver
 from hookrow.django._columns import NeedsORM
@@ -32,7 +33,6 @@ from hookrow.django._receiver import build_receiver
 from hookrow.django._store import DjangoStore, check_alias
 from hookrow.django._vendors import vendor_of
 from hookrow.errors import ConfigurationError, SchemaMismatch
-from hookrow.providers.postmark import Postmark
 
 Messages: TypeAlias = list[CheckMessage]
 
@@ -74,6 +74,10 @@ _MIGRATING = (["makemigrations"], ["migrate"])
 """The commands that errors do not stop. Django runs their checks only from a command line."""
 
 
+NO_SWEEP = "hookrow.W004"
+"""The id of the warning that no notification is retried."""
+
+
 def _as_warning(message: CheckMessage) -> CheckMessage:
     """Return an error as a warning, with the same id."""
     if not message.is_serious():
@@ -84,16 +88,13 @@ def _as_warning(message: CheckMessage) -> CheckMessage:
 def check_deployment(app_configs: Sequence[AppConfig] | None, **_: object) -> Messages:
     """Return a warning if no notification of Postmark that arrives before its rows is retried."""
     del app_configs
+    return [Warning(each.text, hint=each.remedy, id=NO_SWEEP) for each in check_settings_sweep()]
+
+
+def check_settings_sweep() -> Sequence[CheckResult]:
+    """Return a warning as `check_deployment` does, without another receiver's spool."""
     with suppress(ConfigurationError, SchemaMismatch, NeedsORM):  # which `check` reports
-        receiver = _build_receiver()
-        if not any(each.provider.name == Postmark.name for each in receiver.entries):
-            return []
-        results = check_sweep(
-            log=receiver.store.log is not None,
-            bodies=receiver.options.keep_bodies,
-            sweep=receiver.options.sweeps,
-        )
-        return [Warning(each.text, hint=each.remedy, id="hookrow.W004") for each in results]
+        return [*sweep_of(_build_receiver())]
     return []
 
 

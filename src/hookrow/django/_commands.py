@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
+from itertools import chain
 from os import PathLike
 from typing import Any
 from urllib.parse import urljoin
@@ -28,10 +29,12 @@ from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.advice import WEAKNESSES
 from hookrow._diagnostics.check import check_tables, check_working
 from hookrow._diagnostics.probe import Sender, check_url
+from hookrow._diagnostics.status import StatusSource, read_status, status_result
 from hookrow._receiver.entries import Parsers, read_entries
 from hookrow.django._conf import conf
 from hookrow.django._mapping import map_models
 from hookrow.django._receiver import parsers, store
+from hookrow.django._status import command_source
 from hookrow.django.models import Notification
 from hookrow.errors import ConfigurationError
 from hookrow.providers.postmark import Postmark
@@ -63,6 +66,10 @@ class Project:
     def spool(self) -> str | PathLike[str] | None:
         """The file of the spool. Raises `ConfigurationError`."""
         return conf.spool
+
+    def status_source(self, store: SQLStore) -> StatusSource:
+        """Return where this process finds the facts of the status: the database, and the spool."""
+        return command_source(store, parsers())
 
     @property
     def senders(self) -> Sequence[Sender]:
@@ -120,7 +127,9 @@ def check(context: click.Context, *, url: str | None, as_json: bool) -> None:
 
     The exit status is 1 if there is an error.
     """
-    results = _check_project() if url is None else check_url(url, _senders())
+    results = (
+        chain(_check_status(), _check_project()) if url is None else check_url(url, _senders())
+    )
     context.exit(report(results, as_json=as_json))
 
 
@@ -132,6 +141,12 @@ def _senders() -> Sequence[Sender]:
     if conf.providers or conf.secret:
         return [*map(Sender.of, read_entries(conf.build_providers()))]
     return [Sender(None, Postmark)]
+
+
+def _check_status() -> Iterator[CheckResult]:
+    """Yield the status of the project, unless a setting is invalid, which a check reports."""
+    with suppress(ConfigurationError):
+        yield status_result(read_status(command_source(store(), parsers())))
 
 
 def _check_project() -> Iterator[CheckResult]:

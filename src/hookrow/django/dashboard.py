@@ -20,6 +20,7 @@ from django.urls import NoReverseMatch, URLPattern, re_path, reverse
 from django.views.decorators.csrf import csrf_exempt
 
 from hookrow._core.notification import Refusal
+from hookrow._diagnostics.status_reader import StatusReader
 from hookrow._http import (
     MAX_BODY,
     REQUEST_ID_HEADER,
@@ -32,7 +33,8 @@ from hookrow._http import (
 from hookrow._receiver.entries import Parsers
 from hookrow.dashboard import Dashboard
 from hookrow.django._conf import conf
-from hookrow.django._receiver import parsers, store
+from hookrow.django._receiver import built_receiver, parsers, store
+from hookrow.django._status import status_source
 from hookrow.django._store import DjangoStore
 from hookrow.django._views import django_response, head_of, outside_transactions, read_body
 
@@ -70,6 +72,7 @@ class _Dashboard(Dashboard):
 
 @lru_cache(maxsize=1)
 def _handler(store: DjangoStore, parsers: Parsers, *, keep_bodies: bool) -> Dashboard:
+    source = status_source(store, parsers, receiver=built_receiver)
     endpoint = None
     with suppress(NoReverseMatch):  # another process may have the endpoint
         endpoint = reverse("hookrow:webhooks")
@@ -78,6 +81,7 @@ def _handler(store: DjangoStore, parsers: Parsers, *, keep_bodies: bool) -> Dash
         authorize=lambda _: False,
         providers=parsers,
         endpoint=endpoint,
+        status=StatusReader(source),
         keep_bodies=keep_bodies,
     )
 

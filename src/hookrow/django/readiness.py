@@ -19,7 +19,7 @@ from hookrow._diagnostics.status_reader import StatusReader
 from hookrow._http import RETRY_LATER, Request
 from hookrow._receiver.receiver import Receiver
 from hookrow.django._receiver import receiver
-from hookrow.django._status import status_reader
+from hookrow.django._status import status_source
 from hookrow.django._views import NOT_CONFIGURED, django_response, head_of, outside_transactions
 from hookrow.errors import ConfigurationError
 
@@ -52,4 +52,5 @@ def _handler(receiver: Receiver) -> ReadinessHandler:
 
 @lru_cache(maxsize=1)
 def _status(receiver: Receiver) -> StatusReader:
-    return status_reader(receiver.store, lambda: receiver, receiver.entries)
+    source = status_source(receiver.store, receiver.entries, receiver=lambda: receiver)
+    return StatusReader(source)

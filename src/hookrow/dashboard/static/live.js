@@ -5,41 +5,55 @@
 (() => {
   const INTERVAL = 5000, MAX_ROWS = 200;
 
-  async function load(url) {
-    const response = await fetch(url, { redirect: "error" });
-    if (!response.ok) throw new Error(response.status);
-    return response.text();
-  }
-
   const parse = (html) => new DOMParser().parseFromString(html, "text/html");
 
-  function every(refresh, isEnabled, report) {
-    let loading = false;
+  const utc = () => new Date().toISOString().slice(11, 19) + "Z";
+
+  // Return a page, and show the status that it has, which an error page has, too.
+  async function load(url) {
+    let response;
+    try {
+      response = await fetch(url, { redirect: "manual" });
+    } catch {
+      throw new Error("the server cannot be reached");
+    }
+    if (response.type === "opaqueredirect") throw new Error("the server asks for another page, such as a login");
+    const page = parse(await response.text());
+    const state = page.getElementById("state");
+    if (state) update(document.getElementById("state"), state);
+    if (response.ok) return page;
+    const reason = page.getElementById("error")?.textContent.trim();
+    throw new Error(reason ? `${response.status}: ${reason}` : `the response is ${response.status}`);
+  }
+
+  // The page is greyed out while it is not up to date.
+  function every(refresh, isEnabled) {
+    const stale = document.getElementById("stale");
+    let loading = false, last = utc();
     setInterval(async () => {
       if (loading || document.hidden || !isEnabled()) return;
       loading = true;
       try {
         await refresh();
+        last = utc();
+        stale.hidden = true;
       } catch (error) {
-        report(`This page could not be refreshed (${error.message}).`);
+        const text = `This page could not be refreshed since ${last}: ${error.message}`;
+        if (stale.textContent !== text) stale.textContent = text;
+        stale.hidden = false;
       }
+      document.body.classList.toggle("stale", !stale.hidden);
       loading = false;
     }, INTERVAL);
   }
 
   // The overview. Elements are updated in place, so that they keep the focus and their state.
   function refreshOverview(overview) {
-    const stale = document.getElementById("stale");
-    const report = (text) => {
-      stale.textContent = text;
-      stale.hidden = !text;
-    };
     const refresh = async () => {
-      update(overview, parse(await load(location.href)).getElementById("overview"));
+      update(overview, (await load(location.href)).getElementById("overview"));
       document.dispatchEvent(new Event("refreshed"));
-      report("");
     };
-    every(refresh, () => true, report);
+    every(refresh, () => true);
   }
 
   function update(element, newer) {
@@ -75,7 +89,7 @@
     const refresh = async () => {
       const query = new URLSearchParams(live.dataset.live);
       query.set("rows", after);
-      const newer = parse(`<table>${await load(`?${query}`)}</table>`).getElementById("rows");
+      const newer = (await load(`?${query}`)).getElementById("rows");
       after = rows.dataset.last;
       rows.dataset.last = newer.dataset.last;
       const existing = new Set([...rows.rows].map(id));
@@ -92,10 +106,10 @@
       }
       while (rows.children.length > MAX_ROWS) rows.lastElementChild.remove();
       document.getElementById("nothing")?.remove();
-      status.textContent = `${added.length} new at ${new Date().toISOString().slice(11, 19)}Z`;
+      status.textContent = `${added.length} new at ${utc()}`;
     }
 
-    every(refresh, () => checkbox.checked, (text) => { status.textContent = text; });
+    every(refresh, () => checkbox.checked);
   }
 
   const overview = document.getElementById("overview"), live = document.querySelector("[data-live]");
