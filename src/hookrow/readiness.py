@@ -20,8 +20,8 @@ class Readiness(ReadinessHandler):
     respond to every path and method, and authenticate nobody: the text of a 503 names the fault,
     such as a missing column. The tables are probed at most once a second, and the results of the
     last notifications count, too, as at /readyz of `hookrow serve`. While a spool keeps
-    notifications, the response is a 200 that begins with "attention". If something else is wrong,
-    such as a secret, the response is a 200 that begins with "ready" and names it.
+    notifications, the response is a 200 that begins with "attention". If something else needs
+    attention, such as a secret, the first line is "ready", and a second one names it.
 
     `status` returns the whole status: pass it to `Dashboard(..., status=readiness.status)` and
     `Metrics.watch(readiness.status)`, so that these show what only this process knows.

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -14,6 +15,7 @@ from prometheus_client import CollectorRegistry
 import asgi_client
 from engines import MEMORY
 from hookrow import Postmark, Receiver, Refusal, Request, RequestHead, testing
+from hookrow._core.status import Status
 from hookrow._server.app import Server
 from hookrow._server.settings import EntrySettings, Settings
 from hookrow.metrics import Metrics, MetricsEndpoint
@@ -33,7 +35,10 @@ def text() -> str:
     """Return the text that Prometheus reads."""
     registry = CollectorRegistry()
     with closing(SQLStore(MEMORY)) as store:
-        Receiver(Postmark(SECRET), store, observer=Metrics(registry))
+        metrics = Metrics(registry)
+        Receiver(Postmark(SECRET), store, observer=metrics)
+        metrics.watch(Mock(return_value=Status()))
+        metrics.collect()
     return MetricsEndpoint(registry)(ASKED).body.decode()
 
 
@@ -61,7 +66,9 @@ def check(*arguments: object, stdin: str | None = None) -> str:
 def test_the_table_lists_every_metric_and_label_value(text: str) -> None:
     documented = re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)
     assert sorted(documented) == sorted(kinds(text))
-    values = {value for _, value in re.findall(r'(type|outcome|refusal|result)="(\w+)"', text)}
+    values = {
+        value for _, value in re.findall(r'(type|outcome|refusal|result|subject)="(\w+)"', text)
+    }
     assert {each.name.lower() for each in Refusal} <= values
     assert [value for value in values if f"`{value}`" not in PAGE] == []
 

@@ -72,7 +72,7 @@ class TestCheck:
         rows = re.findall(r"^\| (`.*`) \|", tables, re.MULTILINE)
         explained = set(re.findall(r"`(\w+)`", "".join(rows)))
         diagnosed = {each.subject for each in diagnosis.DIAGNOSES}
-        assert explained == {*subjects, *diagnosed, *WEAKNESSES, "app", "setting"}
+        assert explained == {*subjects, *diagnosed, *WEAKNESSES, "app", "setting", "status"}
         fields = [each.name for each in dataclasses.fields(CheckResult)]
         assert re.findall(r"^\| `(\w+)` \|", keys, re.MULTILINE) == fields
 

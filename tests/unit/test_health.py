@@ -51,8 +51,8 @@ SILENCE = Finding(StatusLevel.ATTENTION, StatusSubject.SILENCE, "None arrived.",
         ([RESPONSES], False, response(503, "not ready: The last 3 got a 503: why")),
         ([RESPONSES], True, response(200, "attention: The last 3 got a 503: why")),
         # Another server would not do better, and strangers must not learn the names of entries.
-        ([SECRETS, SILENCE], False, response(200, "ready; attention: secrets, silence")),
-        ([SILENCE, SILENCE, LOST], True, response(200, "ready; attention: silence, responses")),
+        ([SECRETS, SILENCE], False, response(200, "ready\nattention: secrets, silence")),
+        ([SILENCE, SILENCE, LOST], True, response(200, "ready\nattention: silence, responses")),
     ],
 )
 def test_readiness(findings: list[Finding], expected: Response, *, spooling: bool) -> None:

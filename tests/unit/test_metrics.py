@@ -16,6 +16,7 @@ from copying import replace
 from hookrow import ConfigurationError, Postmark, Receiver, Refusal
 from hookrow._core.notification import Arrival, Bounced, Delivered, Outcome, Recorded, Suppressed
 from hookrow._core.result import Result
+from hookrow._core.status import Finding, Status, StatusLevel, StatusSubject
 from hookrow._http import ENDPOINT
 from hookrow._observability.observer import Gauges
 from hookrow.metrics import Metrics, MetricsEndpoint
@@ -258,3 +259,27 @@ def test_no_request_adds_a_time_series(registry: CollectorRegistry, receiver: Re
 def test_one_receiver_per_registry(registry: CollectorRegistry) -> None:
     with pytest.raises(ConfigurationError, match="metrics of one receiver only"):
         Metrics(registry)
+
+
+def test_the_status(registry: CollectorRegistry, metrics: Metrics) -> None:
+    """Its gauges exist only if it is watched, because 0 would mean that all is well."""
+    metrics.collect()
+    assert "hookrow_status" not in page(registry)
+    attention = Finding(StatusLevel.ATTENTION, StatusSubject.SECRETS, "", "")
+    broken = Finding(StatusLevel.BROKEN, StatusSubject.SECRETS, "", "")
+    writes = Finding(StatusLevel.ATTENTION, StatusSubject.WRITES, "", "")
+    read = Mock(side_effect=[Status.of([attention, writes, broken]), Status()])
+    metrics.watch(read)
+    metrics.collect()
+    assert values(registry) == {
+        "hookrow_status{}": 2,
+        "hookrow_finding{subject=secrets}": 2,
+        "hookrow_finding{subject=writes}": 1,
+    }
+    metrics.collect()
+    assert values(registry) == {}
+    assert 'hookrow_finding{subject="writes"} 0.0' in page(registry)
+    with pytest.raises(ConfigurationError, match="of one receiver only"):
+        metrics.watch(read)
+    with pytest.raises(ConfigurationError, match="status"):
+        metrics.watch(Status())  # type: ignore[arg-type]

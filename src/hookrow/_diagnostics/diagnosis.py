@@ -273,7 +273,7 @@ READINESS: Mapping[tuple[int, str], CheckResult] = {
     (200, "ready"): CheckResult(
         Level.OK, "readiness", "The server is ready: a notification would be recorded."
     ),
-    (200, "ready; attention: "): CheckResult(
+    (200, "ready\nattention: "): CheckResult(
         Level.WARNING,
         "readiness",
         "/readyz returned: {text}",

@@ -22,7 +22,7 @@ class ReadinessHandler(Handler):
 
     Otherwise, the response is a 503 with the reason in the `status`. While `can_spool` returns
     True, because notifications are kept in a spool, it is a 200 that begins with "attention". If
-    the status has other findings, the response is a 200 that names their subjects.
+    the status has other findings, a second line names their subjects.
 
     Requests are not authenticated, so the findings themselves are not shown: they may name the
     receiver's entries.
@@ -49,4 +49,4 @@ class ReadinessHandler(Handler):
         if not findings:
             return _READY
         subjects = ", ".join(dict.fromkeys(each.subject.value for each in findings))
-        return plain(200, f"ready; attention: {subjects}\n")
+        return plain(200, f"ready\nattention: {subjects}\n")

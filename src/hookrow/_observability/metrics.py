@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -19,7 +19,7 @@ from time import monotonic, perf_counter, time
 from types import NoneType
 from typing import TYPE_CHECKING
 
-from hookrow._arguments import has_members, reject
+from hookrow._arguments import check_function, has_members, reject
 from hookrow._core.notification import (
     Arrival,
     Bounced,
@@ -35,6 +35,7 @@ from hookrow._core.notification import (
     first_of,
 )
 from hookrow._core.result import RESULTS, SUBSCRIBER_FOUND
+from hookrow._core.status import Status, StatusSubject
 from hookrow._http import Handler, Request, RequestHead, Response, reject_call
 from hookrow._observability.observer import Gauges, GroupEnd, Observer
 from hookrow.errors import ConfigurationError, HookrowError, MissingExtra
@@ -133,19 +134,27 @@ class Metrics(Observer):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         check_registry("Metrics", registry)
-        try:
+        self._registry = registry
+        with _registering():
             self._register_counters(registry)
             self._register_histograms(registry)
             self._register_gauges(registry)
-        except ValueError as error:
-            raise ConfigurationError(
-                "A registry can contain the metrics of one receiver only: pass another "
-                f"registry. ({error})"
-            ) from error
         self._source: Gauges | None = None
         self._counted_matches: dict[tuple[str | None, int], int] = {}
         self._newest_at = 0.0
         self._totals_due = 0.0
+        self._read_status: Callable[[], Status] | None = None
+
+    def watch(self, status: Callable[[], Status]) -> None:
+        """Set the gauges of the status from now on: `metrics.watch(Readiness(receiver).status)`.
+
+        Without it, there are no such gauges. Raises `ConfigurationError` if the argument is no
+        function, and if the registry has them already.
+        """
+        check_function("status", status)
+        with _registering():
+            self._register_status(self._registry)
+        self._read_status = status
 
     def start(self, gauges: Gauges) -> None:
         """Store the gauges, which `collect` reads, and begin the counts of refusals at zero.
@@ -161,6 +170,8 @@ class Metrics(Observer):
 
     def collect(self) -> None:
         """Update the gauges, and count the matches of each secret."""
+        if self._read_status is not None:
+            self._set_status(self._read_status())
         source = self._source
         if source is None:
             return
@@ -200,6 +211,11 @@ class Metrics(Observer):
     def late(self) -> None:
         """Count the response."""
         self._late.inc()
+
+    def _set_status(self, status: Status) -> None:
+        self._status.set(status.level.severity)
+        for subject in StatusSubject:
+            self._findings.labels(subject.value).set(status.about(subject).severity)
 
     def _refused_by(self, refusal: Refusal, entry: str | None) -> Counter:
         """Return the count of a refusal by an entry."""
@@ -316,6 +332,18 @@ class Metrics(Observer):
             "hookrow_group_size", "Notifications committed together.", buckets=GROUP_SIZES
         )
 
+    def _register_status(self, registry: CollectorRegistry) -> None:
+        gauge = partial(Gauge, registry=registry, multiprocess_mode="livemax")
+        self._status = gauge(
+            "hookrow_status",
+            "The status: 0 if all is well, 1 if something needs attention, 2 if it is broken.",
+        )
+        self._findings = gauge(
+            "hookrow_finding",
+            "The worst finding about a subject: 0 without one, 1 for attention, 2 if it is broken.",
+            ("subject",),
+        )
+
     def _register_gauges(self, registry: CollectorRegistry) -> None:
         gauge = partial(Gauge, registry=registry)
         self._backlog = gauge(
@@ -372,6 +400,18 @@ def _results(arrival: Arrival, outcome: Outcome) -> Iterator[tuple[type, Refusal
     for each in arrival.notifications or (None,):
         is_change = isinstance(each, Suppressed | Reactivated)
         yield type(each), None if is_change and refusal in _OF_OTHERS else refusal
+
+
+@contextmanager
+def _registering() -> Iterator[None]:
+    """Raise `ConfigurationError` if the block registers a metric that the registry has already."""
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigurationError(
+            "A registry can contain the metrics of one receiver only: pass another "
+            f"registry. ({error})"
+        ) from error
 
 
 class MetricsEndpoint(Handler):

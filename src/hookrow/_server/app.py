@@ -39,6 +39,7 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._log import SQLLog
 
 if TYPE_CHECKING:
+    from hookrow._observability.metrics import Metrics
     from hookrow._postmark_api.status import ProviderWatch
     from hookrow.dashboard import Dashboard
 
@@ -76,6 +77,7 @@ class Server:
         self._store = store = SQLStore(settings.database_url, settings.schema)
         self._pages = {"/healthz": ASGI(Liveness())}
         summary = MinuteSummary()
+        metrics = self._metrics() if settings.metrics else None
         self.receiver = Receiver(
             providers_of(settings.entries, self._providers),
             store,
@@ -86,7 +88,7 @@ class Server:
             acknowledge_spooled=settings.acknowledge_spooled,
             spool=settings.spool,
             keep_bodies=settings.bodies,
-            observer=[summary, self._metrics()] if settings.metrics else summary,
+            observer=summary if metrics is None else [summary, metrics],
         )
         watches = self._watch()
         self._status = StatusReader(
@@ -100,6 +102,8 @@ class Server:
                 ),
             )
         )
+        if metrics is not None:
+            metrics.watch(self._status)
         self._pages["/readyz"] = ASGI(
             ReadinessHandler(self._status, can_spool=self.receiver.can_spool)
         )
@@ -173,7 +177,7 @@ class Server:
             settings.provider_tokens, settings.provider_api, self._store, self.receiver.entries
         )
 
-    def _metrics(self) -> Observer:
+    def _metrics(self) -> Metrics:
         """Return an observer that counts, and add the page with its counts."""
         from hookrow._observability import metrics  # noqa: PLC0415 - an extra
 
