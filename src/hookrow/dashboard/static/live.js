@@ -28,7 +28,8 @@
 
   // The page is greyed out while it is not up to date.
   function every(refresh, isEnabled) {
-    const stale = document.getElementById("stale");
+    const stale = Object.assign(document.createElement("p"), { className: "notice bad", id: "stale", hidden: true });
+    document.getElementById("main").before(stale);
     let loading = false, last = utc();
     setInterval(async () => {
       if (loading || document.hidden || !isEnabled()) return;
