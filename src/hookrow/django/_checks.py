@@ -74,10 +74,6 @@ _MIGRATING = (["makemigrations"], ["migrate"])
 """The commands that errors do not stop. Django runs their checks only from a command line."""
 
 
-NO_SWEEP = "hookrow.W004"
-"""The id of the warning that no notification is retried."""
-
-
 def _as_warning(message: CheckMessage) -> CheckMessage:
     """Return an error as a warning, with the same id."""
     if not message.is_serious():
@@ -88,7 +84,8 @@ def _as_warning(message: CheckMessage) -> CheckMessage:
 def check_deployment(app_configs: Sequence[AppConfig] | None, **_: object) -> Messages:
     """Return a warning if no notification of Postmark that arrives before its rows is retried."""
     del app_configs
-    return [Warning(each.text, hint=each.remedy, id=NO_SWEEP) for each in check_settings_sweep()]
+    results = check_settings_sweep()
+    return [Warning(each.text, hint=each.remedy, id="hookrow.W004") for each in results]
 
 
 def check_settings_sweep() -> Sequence[CheckResult]:

@@ -12,7 +12,7 @@ from hookrow._diagnostics.check import check_tables
 from hookrow._diagnostics.status import StatusSource, sweep_of
 from hookrow._receiver.entries import Parsers
 from hookrow._receiver.receiver import Receiver
-from hookrow.django._checks import NO_SWEEP, check_settings_sweep
+from hookrow.django._checks import check_settings_sweep
 from hookrow.django._conf import conf
 from hookrow.django._receiver import own_connections
 from hookrow.stores.sql import SQLStore
@@ -53,7 +53,7 @@ def command_source(store: SQLStore, parsers: Parsers) -> StatusSource:
 
 def is_sweep_expected() -> bool:
     """Return whether this project should sweep: if another one does, a warning is silenced."""
-    return NO_SWEEP not in settings.SILENCED_SYSTEM_CHECKS
+    return "hookrow.W004" not in settings.SILENCED_SYSTEM_CHECKS
 
 
 def _check(store: SQLStore, rehearse: bool) -> Sequence[CheckResult]:  # noqa: FBT001 - of a callback
