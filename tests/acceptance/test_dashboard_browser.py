@@ -386,7 +386,7 @@ def test_the_overview_refreshes_itself(site: Visitor) -> None:
     assert site.page.locator("body.stale").count()
     site.page.unroute_all()
     # The page of an error has the reason, and the status.
-    html = "<p id=error>It is gone.</p><section id=state class='state broken'>Broken</section>"
+    html = "<p id=error>It is gone.</p><div id=state role=region class='state broken'>Broken</div>"
     failed = {"status": 503, "body": html, "content_type": "text/html"}
     site.page.route("**/dashboard/", lambda route: route.fulfill(**failed))
     site.page.clock.run_for(5100)

@@ -829,7 +829,7 @@ def test_rates(store: SQLStore, tables: Tables, visitor: Visitor) -> None:
 def test_the_status(store: SQLStore, visitor: Visitor) -> None:
     """It is at the top of each page; the overview has all findings and their remedies open."""
     page = visitor.shows("/")
-    assert '<section class="state ok" id="state" aria-label="Status">' in page
+    assert '<div role="region" class="state ok" id="state" aria-label="Status">' in page
     assert store.log is not None
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     wrong = partial(RequestHour, RequestKind.WRONG_SECRET)
@@ -838,7 +838,7 @@ def test_the_status(store: SQLStore, visitor: Visitor) -> None:
     for place in ("", "lists", "notifications", "search?q=nothing", "nowhere", "suppressions"):
         name, _, query = place.partition("?")
         page = visitor.get(f"/{name}", **dict(parse_qsl(query))).body.decode()
-        assert '<section class="state attention" id="state"' in page, place
+        assert '<div role="region" class="state attention" id="state"' in page, place
         assert page.count("2 requests got a 401 in the last day: 2 with a wrong secret") == 2
         assert "<code>hookrow provider register</code> sets the secret" in page
         assert ("<details open>\n<summary><strong>Attention</strong>" in page) == (place == "")
@@ -867,7 +867,7 @@ def test_the_status_of_a_database_that_cannot_be_read(
     monkeypatch.setattr(Statistics, "present", Mock(side_effect=away))
     response = Visitor(store).get("/")
     assert response.status == 503
-    assert b'<section class="state broken" id="state"' in response.body
+    assert b'<div role="region" class="state broken" id="state"' in response.body
 
 
 def test_overview_while_counting(

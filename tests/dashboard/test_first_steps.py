@@ -125,12 +125,12 @@ def test_many_tenants(store: SQLStore) -> None:
 
 
 def test_a_wrong_secret(store: SQLStore) -> None:
-    """The page counts the requests with a missing or wrong secret, which the log does not have."""
+    """The status counts the requests with a wrong secret, which the log does not have."""
     assert store.log is not None
     store.log.add_requests({RequestHour(RequestKind.WRONG_SECRET, "", datetime.now(UTC)): 2})
     page = overview(store)
     assert "No notification has been received yet." in page
-    assert "2 requests with a missing or wrong secret" in page
+    assert "2 requests got a 401 in the last day: 2 with a wrong secret" in page
 
 
 @pytest.mark.parametrize("name", PROVIDER_NAMES)
