@@ -135,11 +135,15 @@ def test_deep_nesting(calls: int) -> None:
         (rb'["\"' + b"[" * 2 * DEEPEST + b'"]', False),
         (rb'["\\", ' + b"[" * DEEPEST + b"]" * DEEPEST + b"]", True),
         (b"[" * 2 * DEEPEST, True),
+        (b"[" * DEEPEST + b'"' + rb"[\"" * 250_000, False),
     ],
-    ids=["many side by side", "in a string", "after a string", "without an end"],
+    ids=["many side by side", "in a string", "after a string", "without an end", "in no string"],
 )
 def test_brackets(body: bytes, expected: bool) -> None:  # noqa: FBT001 - a parameter
-    """Only those that are open at the same time count."""
+    """Only those that are open at the same time count.
+
+    The last case would take minutes if every quote in it were tried as the first of a string.
+    """
     assert is_too_deep(body) is expected
 
 

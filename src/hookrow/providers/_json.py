@@ -28,7 +28,13 @@ calls together. Without a limit, the answer would depend on the caller: a body c
 arrival, but not in a replay. RFC 8259, section 9, permits a limit.
 """
 
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""Matches a string, or the rest of a body in which it does not end.
+
+If it matched only the former, each quote in the rest would be tried, in quadratic time, although
+the signature of a body may not have been verified yet.
+"""
+
 _STRING_OR_SIGN = re.compile(_STRING.pattern + rb"|[\[\]{},]", re.DOTALL)
 _WHITESPACE = b" \t\r\n"
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
