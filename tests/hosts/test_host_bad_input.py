@@ -8,23 +8,29 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from time import perf_counter
 from urllib.parse import quote_plus, urlencode
 
 import pytest
+from django.core.handlers.wsgi import WSGIHandler
 from drivers import MOUNT, mounted
+from homes import OURS
+from locations import open_home
 
 import wire
 from engines import MEMORY
 from hookrow import Receiver, Request
+from hookrow.django._receiver import SyncReceiver
+from hookrow.django._store import DjangoStore
 from hookrow.providers._json import DEEPEST
 from hookrow.providers._registry import built_in
 from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import Tables
+from loopback import loopback
 from senders import SENDERS, amazon_ses, mailgun, resend, sendgrid
 from senders.sender import ADA
 from times import DAY, HOUR
@@ -59,19 +65,33 @@ class Mounted:
         return Counter(each.outcome.value for each in logged if each.entry == name)
 
 
-@pytest.fixture(params=["asgi", "wsgi"])
-def mount(request: pytest.FixtureRequest) -> Iterator[Mounted]:
+@pytest.fixture(params=["asgi", "wsgi", "django"])
+def mount(
+    request: pytest.FixtureRequest,
+    new_database: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Mounted]:
     providers = {name: sender.construct() for name, sender in SENDERS.items()}
-    with closing(SQLStore(MEMORY)) as store:
+    with ExitStack() as stack:
+        receiver: Receiver
+        server: AbstractContextManager[int]
+        if request.param == "django":
+            home = stack.enter_context(closing(open_home("django-sqlite", OURS, new_database)))
+            assert isinstance(home.store, DjangoStore)
+            store: SQLStore = home.store
+            receiver = SyncReceiver(providers, home.store, deadline=PATIENCE)
+            monkeypatch.setattr("hookrow.django._views.receiver", lambda: receiver)
+            server = loopback(WSGIHandler())
+        else:
+            store = stack.enter_context(closing(SQLStore(MEMORY)))
+            receiver = Receiver(providers, store, deadline=PATIENCE)
+            server = mounted(request.param, receiver)
+        stack.enter_context(closing(receiver))
         tables = Tables(store)
         ada = tables.add_subscriber(ADA)
         for sender in SENDERS.values():
             tables.add_dispatch(sender.message_id, ada)
-        with (
-            closing(Receiver(providers, store, deadline=PATIENCE)) as receiver,
-            mounted(request.param, receiver) as port,
-        ):
-            yield Mounted(port, store)
+        yield Mounted(stack.enter_context(server), store)
 
 
 @pytest.fixture(autouse=True)
@@ -284,17 +304,32 @@ def test_broken_events_among_good_ones(mount: Mounted, name: str) -> None:
 @pytest.mark.parametrize("levels", [400, 600, 995, 100_000])
 def test_a_deeply_nested_event_among_good_ones(mount: Mounted, name: str, levels: int) -> None:
     """It is too deep from 501 levels on, and the good ones are recorded."""
-    sender, mark = SENDERS[name], "deep"
-    packed = sender.pack([sender.opened(0), sender.opened(1) | {"deep": mark}, sender.opened(2)])
-    deep = "[" * levels + "]" * levels
-    quoted = (quote_plus(f'"{mark}"'), quote_plus(deep)) if name == "mandrill" else None
-    old, new = quoted or (f'"{mark}"', deep)
-    start, _, end = packed.rpartition(old.encode())
-    assert mount.sign(name, start + new.encode() + end) == (200, b"")
+    packed = pack_with(name, b"[" * levels + b"]" * levels)
+    assert mount.sign(name, packed) == (200, b"")
     is_read = levels < DEEPEST
     assert mount.outcomes(name) == {"recorded": 3} | (
         {} if is_read else {"recorded": 2, "unsupported": 1}
     )
+
+
+@pytest.mark.parametrize("name", BATCHED)
+def test_events_among_good_ones_that_are_not_json(mount: Mounted, name: str) -> None:
+    """The good ones are recorded, and the log has each of the others alone."""
+    values = [b"NaN", b"nope", b"01", b"", b'"\xff"', b'"\n"']
+    for value in values:
+        assert mount.sign(name, pack_with(name, value)) == (200, b"")
+    assert mount.outcomes(name) == {"recorded": 2, "unsupported": len(values)}
+
+
+def pack_with(name: str, value: bytes) -> bytes:
+    """Return the body of a request with three events, whose second one contains a value."""
+    sender, mark = SENDERS[name], "the value"
+    events = [sender.opened(0), sender.opened(1) | {"more": mark}, sender.opened(2)]
+    old = json.dumps(mark).encode()
+    if name == "mandrill":
+        old, value = quote_plus(old).encode(), quote_plus(value).encode()
+    start, _, end = sender.pack(events).rpartition(old)
+    return start + value + end
 
 
 @pytest.mark.parametrize("name", BATCHED)

@@ -29,8 +29,9 @@ def body_of(events: object) -> bytes:
 
 
 def signature(body: bytes, key: str = KEY, url: str = URL) -> bytes:
-    pairs = sorted(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))
-    content = (url + "".join(name + value for name, value in pairs)).encode()
+    text, errors = body.decode(errors="replace"), "surrogateescape"
+    pairs = sorted(parse_qsl(text, keep_blank_values=True, errors=errors))
+    content = (url + "".join(name + value for name, value in pairs)).encode(errors=errors)
     return b64encode(new(key.encode(), content, sha1).digest())
 
 

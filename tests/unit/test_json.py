@@ -17,7 +17,7 @@ from hookrow.providers._json import (
     encode,
     is_too_deep,
     replace_surrogates,
-    split_deep_array,
+    split_by_brackets,
 )
 
 ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
@@ -153,21 +153,29 @@ def test_brackets(body: bytes, expected: bool) -> None:  # noqa: FBT001 - a para
         (b"[]", [b""]),
         (b' [1 ,\n{"a": [1, 2]}, [] ]\r\n', [b"1", b'{"a": [1, 2]}', b"[]"]),
         (rb'["a,[\"", "\\", {"}": ","}]', [rb'"a,[\""', rb'"\\"', b'{"}": ","}']),
+        (
+            b'[nope, NaN, "\xff", "\n", {"a" 1}, 2]',
+            [b"nope", b"NaN", b'"\xff"', b'"\n"', b'{"a" 1}', b"2"],
+        ),
         (b"[1, 2", None),
+        (b"[1, [2]", None),
+        (b"[1, 2]]", None),
+        (b"[1], [2]", None),
+        (b'["1, 2]', None),
         (b"1, 2]", None),
         (b"{}", None),
         (b"", None),
     ],
 )
-def test_splitting_a_deep_array(body: bytes, elements: list[bytes] | None) -> None:
-    """Only commas between its elements count, and the body is returned if it is no array."""
-    assert split_deep_array(body) == (elements or [body])
+def test_splitting_by_brackets(body: bytes, elements: list[bytes] | None) -> None:
+    """Only commas between the elements count, and the body is returned if it is no array."""
+    assert split_by_brackets(body) == (elements or [body])
 
 
 @given(st.lists(VALUES, min_size=1))
-def test_an_array_is_split_alike_however_deep_it_is(values: list[object]) -> None:
+def test_both_ways_to_split_an_array_agree(values: list[object]) -> None:
     body = json.dumps(values, indent=1).encode()
-    found, expected = (split(body) for split in (split_deep_array, split_array))
+    found, expected = (split(body) for split in (split_by_brackets, split_array))
     assert repr([decode(each, ANY) for each in found]) == repr(
         [decode(each, ANY) for each in expected]
     )

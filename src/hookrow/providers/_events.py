@@ -25,7 +25,7 @@ from hookrow._core.rules import PROBE
 from hookrow._http import Request, RequestHead
 from hookrow.providers._base import Event, Unauthentic, text_of, utc
 from hookrow.providers._built_in import BuiltIn
-from hookrow.providers._json import decode, encode, replace_surrogates, split_deep_array
+from hookrow.providers._json import decode, replace_surrogates, split_by_brackets
 from hookrow.providers._unreadable import explain_unreadable
 
 CLIENT_AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
@@ -51,7 +51,6 @@ KindOfEvent: TypeAlias = type[Notification] | tuple[type[Bounced], str | None] |
 
 _object_decoder = msgspec.json.Decoder(dict[str, Any])
 _raw_decoder = msgspec.json.Decoder(list[msgspec.Raw])
-_array_decoder = msgspec.json.Decoder(list[Any])
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
@@ -202,21 +201,12 @@ def identity_of(
 def split_array(body: bytes) -> Sequence[bytes]:
     """Return the bytes of each element of a JSON array, or the body if it is not an array.
 
-    An element may be nested too deeply, or not be JSON in such an array; the others are the same.
+    An element may be nested too deeply, or not be JSON in UTF-8; the others are the same.
     """
     try:
-        body.decode()  # msgspec does not check strings that it skips
         return [bytes(each) for each in _raw_decoder.decode(body)]
-    except RecursionError:
-        return split_deep_array(body)
-    except ValueError:
-        pass
-    try:
-        return [encode(each) for each in decode(body, _array_decoder)]
-    except RecursionError:
-        return split_deep_array(body)
-    except ValueError:
-        return [body]
+    except (ValueError, RecursionError):
+        return split_by_brackets(body)
 
 
 def decode_object(body: bytes) -> Fields | None:

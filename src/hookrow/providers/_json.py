@@ -72,21 +72,24 @@ def is_too_deep(body: bytes) -> bool:
     return any(level > DEEPEST for level in accumulate(map(_STEPS.__getitem__, brackets)))
 
 
-def split_deep_array(body: bytes) -> Sequence[bytes]:
-    """Return the bytes of each element of an array with any number of levels.
+def split_by_brackets(body: bytes) -> Sequence[bytes]:
+    """Return the bytes of each element of an array, or the body if it is not an array.
 
-    The elements may have other faults. Returns the body if it is not an array.
+    Only strings, brackets and commas are read: an element may have any number of levels and other
+    faults.
     """
     array, elements = body.strip(_WHITESPACE), list[bytes]()
     level, start = 0, 1
+    if not (array.startswith(b"[") and array.endswith(b"]")):
+        return [body]
     for token in _STRING_OR_SIGN.finditer(array):
         kind = token[0]
         if kind == b"," and level == 1:
             elements.append(array[start : token.start()].strip(_WHITESPACE))
             start = token.end()
         level += _STEPS.get(kind[0], 0)
-    if level != 0 or not (array.startswith(b"[") and array.endswith(b"]")):
-        return [body]
+        if (level == 0) != (token.end() == len(array)):  # it ends too early, or does not end
+            return [body]
     return [*elements, array[start:-1].strip(_WHITESPACE)]
 
 
