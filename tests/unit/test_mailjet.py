@@ -97,6 +97,7 @@ def test_effects(sent: dict[str, Any], expected: Sequence[Notification]) -> None
         ({"MessageID": ID}, ID),
         ({"MessageID": 2**64 - 1}, str(2**64 - 1)),
         ({"MessageID": 10**30}, str(10**30)),
+        ({"MessageID": 10**2000}, "1" + "0" * 999),
         ({"MessageID": None, "mj_message_id": ID}, ID),
         ({"MessageID": None}, None),
         ({"MessageID": True}, None),

@@ -226,7 +226,7 @@ def object_of(value: object) -> Fields:
 def id_of(value: object) -> str | None:
     """Return an id that is a string or an integer of any size, as text, or None."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+        return text_of(str(value))
     return text_of(value)
 
 
