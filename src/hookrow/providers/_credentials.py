@@ -18,7 +18,7 @@ from urllib.parse import unquote_to_bytes
 from hookrow._core.notification import Notification
 from hookrow._http import Request, RequestHead, header_values
 from hookrow.errors import ConfigurationError
-from hookrow.providers._base import check_secrets
+from hookrow.providers._base import Event, check_secrets
 from hookrow.providers._built_in import ProviderRequest
 from hookrow.providers._events import PROBE_SUPPRESSION, EventProvider
 
@@ -135,8 +135,9 @@ class CredentialProvider(EventProvider):
             )
         return "its credentials are wrong"
 
-    def verify(self, request: Request) -> None:
-        """Do nothing: `admit` has compared the credentials."""
+    def read(self, request: Request) -> Sequence[Event]:
+        """Return the events in a request, whose credentials `admit` has compared."""
+        return self.read_body(request.body)
 
     def _position(self, scheme: bytes, given: bytes | None) -> int | None:
         """Return the position of the first equal credential, after comparing with all of them."""

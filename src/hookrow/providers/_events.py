@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from email.utils import parseaddr
 from typing import Any, TypeAlias
 
 import msgspec
@@ -22,7 +23,7 @@ from hookrow._core.notification import (
     Unsupported,
 )
 from hookrow._core.rules import PROBE
-from hookrow._http import Request, RequestHead
+from hookrow._http import RequestHead
 from hookrow.providers._base import Event, Unauthentic, text_of, utc
 from hookrow.providers._built_in import BuiltIn
 from hookrow.providers._json import decode, replace_surrogates, split_by_brackets
@@ -68,15 +69,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventProvider(BuiltIn):
-    """Verifies a request, splits it into events, and reads each of them."""
-
-    def read(self, request: Request) -> Sequence[Event]:
-        """Return the events in a request, in order. Raises `Unauthentic` and `NotReady`."""
-        trace_id = self.verify(request)
-        events = self.read_body(request.body)
-        if trace_id is None:
-            return events
-        return [msgspec.structs.replace(each, trace_id=trace_id) for each in events]
+    """Splits the body of a request into events, and reads each of them."""
 
     def read_body(self, body: bytes) -> Sequence[Event]:
         """Return the events in the body of an authentic request, in order. Never raises."""
@@ -111,16 +104,12 @@ class EventProvider(BuiltIn):
         head.context[self] = error
         return Unauthentic(challenge_of(error))
 
-    @abstractmethod
-    def verify(self, request: Request) -> str | None:
-        """Return the provider's id of an authentic request, or None if it has none.
-
-        Raises `Unauthentic`, and `NotReady` if the request cannot be verified yet.
-        """
-
-    @abstractmethod
     def split(self, body: bytes) -> Sequence[bytes]:
-        """Return the bytes of each event in the body of a request. Never raises."""
+        """Return the bytes of each event in the body of a request. Never raises.
+
+        By default, the events are the elements of an array, or the body is the only one.
+        """
+        return split_array(body)
 
     @abstractmethod
     def read_event(self, fields: Fields) -> Reading:
@@ -221,6 +210,15 @@ def decode_object(body: bytes) -> Fields | None:
 def object_of(value: object) -> Fields:
     """Return a JSON object, or an empty one for a value of another type."""
     return value if isinstance(value, dict) else {}
+
+
+def address_of(value: object) -> str | None:
+    """Return the address of a recipient, which may have a display name (RFC 5322, section 3.4).
+
+    Returns None if it is not a string, and the whole text if it is not an address.
+    """
+    text = text_of(value)
+    return text and (parseaddr(text)[1] or text)
 
 
 def id_of(value: object) -> str | None:

@@ -22,12 +22,14 @@ from typing import Self, TypeVar
 from urllib.request import HTTPRedirectHandler, build_opener
 from uuid import uuid4
 
+import msgspec
+
 from hookrow._arguments import check_function, reject
 from hookrow._concurrency import reset_after_fork
 from hookrow._faults import describe_fault
 from hookrow._http import Request, RequestHead
 from hookrow.errors import ConfigurationError, MissingExtra
-from hookrow.providers._base import NotReady
+from hookrow.providers._base import Event, NotReady
 from hookrow.providers._built_in import ProviderRequest
 from hookrow.providers._events import (
     EventProvider,
@@ -221,6 +223,15 @@ class SNS(EventProvider):
     def describe_unauthentic(self, head: RequestHead) -> str:
         """Return the fault of the message, its topic, its certificate or its signature."""
         return _SNS_REASONS[head.context.get(self) or self._error(head) or "wrong"]
+
+    def read(self, request: Request) -> Sequence[Event]:
+        """Return the events in a message, which have its id as their trace id.
+
+        Raises `Unauthentic` and `NotReady`.
+        """
+        id_ = self.verify(request)
+        events = self.read_body(request.body)
+        return [msgspec.structs.replace(each, trace_id=id_) for each in events]
 
     def verify(self, request: Request) -> str:
         """Return the id of a message, which is the same in all attempts to send it.

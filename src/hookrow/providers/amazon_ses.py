@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from email.utils import parseaddr
 from typing import Any, ClassVar
 
 from hookrow._core.notification import (
@@ -36,6 +35,7 @@ from hookrow.providers._events import (
     Fields,
     KindOfEvent,
     Reading,
+    address_of,
     decode_object,
     kind_of_event,
     notifications_of,
@@ -337,9 +337,7 @@ def _with_recipient(event: Fields, recipient: object) -> Fields:
 
 def _address(recipient: object) -> str | None:
     """Return the address of a recipient, without a name."""
-    given = recipient.get("emailAddress") if isinstance(recipient, dict) else recipient
-    text = text_of(given)
-    return text and (parseaddr(text)[1] or text)
+    return address_of(recipient.get("emailAddress") if isinstance(recipient, dict) else recipient)
 
 
 def _effects(event: Fields) -> Sequence[Effect]:

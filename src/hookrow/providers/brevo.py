@@ -33,7 +33,6 @@ from hookrow.providers._events import (
     kind_of_event,
     notifications_of,
     seconds_of,
-    split_array,
     time_of_seconds,
 )
 from hookrow.providers._json import encode
@@ -55,7 +54,6 @@ _EFFECTS: Mapping[str, Sequence[Effect]] = {
     "unsubscribed": (MANUAL,),
 }
 """The effects of events by their type. For complaints and unsubscribes, Brevo's pages have two."""
-
 
 _HARD_BOUNCE_EVENT: Fields = {"event": "hard_bounce", "reason": f"550 {UNKNOWN_USER}"}
 _FULL: Fields = {"event": "soft_bounce", "reason": "452 4.2.2 The mailbox is full."}
@@ -129,10 +127,6 @@ class Brevo(CredentialProvider):
         if notification.message_id is not None:
             event["message-id"] = notification.message_id
         return encode({**fields, **event})
-
-    def split(self, body: bytes) -> Sequence[bytes]:
-        """Return the bytes of each event in a batch, or of the only event."""
-        return split_array(body)
 
     @staticmethod
     def correct_message_id(stored: str) -> str | None:

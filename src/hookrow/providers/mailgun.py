@@ -212,10 +212,6 @@ class Mailgun(EventProvider):
             case _:
                 return f"its signature is wrong: {self.wrong_signature}"
 
-    def verify(self, request: Request) -> None:
-        """Raise `Unauthentic` if no key verifies the signature, or it is too old."""
-        self._verified(request)
-
     def read(self, request: Request) -> Sequence[Event]:
         """Return the event of a request. Raises `Unauthentic`."""
         return [self.parse(encode(self._verified(request).event))]

@@ -38,7 +38,6 @@ from hookrow.providers._events import (
     kind_of_event,
     notifications_of,
     seconds_of,
-    split_array,
     time_of_seconds,
 )
 from hookrow.providers._json import encode
@@ -64,7 +63,6 @@ _BLOCKED: Mapping[str, Sequence[Effect]] = {
 
 The other errors concern the email, the sender or a campaign, or may pass.
 """
-
 
 _VISIT: Fields = {"ip": CLIENT_ADDRESS, "geo": "DE", "agent": CLIENT_AGENT}
 
@@ -147,10 +145,6 @@ class Mailjet(CredentialProvider):
             number = int(id_) if _is_id(id_) else id_
             event |= {"MessageID": number, "Message_GUID": str(uuid4()), "mj_message_id": id_}
         return encode({**fields, **event})
-
-    def split(self, body: bytes) -> Sequence[bytes]:
-        """Return the bytes of each event in a group, or of the only event."""
-        return split_array(body)
 
     @staticmethod
     def correct_message_id(stored: str) -> str | None:

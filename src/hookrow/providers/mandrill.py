@@ -212,15 +212,8 @@ class Mandrill(EventProvider):
             return f"it has no {_SIGNATURE_HEADER}"
         return f"its signature is wrong: {self.wrong_signature}"
 
-    def verify(self, request: Request) -> None:
-        """Raise `Unauthentic` if no key verifies the signature."""
-        self._verified(request)
-
     def read(self, request: Request) -> Sequence[Event]:
-        """Return the events of a request, whose form is decoded once, because that takes longest.
-
-        Raises `Unauthentic`.
-        """
+        """Return the events of a request. Raises `Unauthentic`."""
         return [self.parse(body) for body in _events(self._verified(request))]
 
     def sign(self, body: bytes) -> ProviderRequest:

@@ -7,8 +7,6 @@ email may have several recipients.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
-from email.utils import parseaddr
 from typing import Any
 
 import msgspec
@@ -25,17 +23,15 @@ from hookrow._core.notification import (
     Unsupported,
 )
 from hookrow._http import Request
-from hookrow.providers._base import Event, text_of, utc
+from hookrow.providers._base import Event, text_of
+from hookrow.providers._events import COMPLAINT, HARD_BOUNCE, MANUAL, address_of, time_of
 from hookrow.providers._json import decode, encode, replace_surrogates
 from hookrow.providers._message_ids import as_uuid
 from hookrow.providers._standard_webhooks import StandardWebhooks
 from hookrow.providers._unreadable import explain_unreadable
 
-_REASONS = {"bounce": "HardBounce", "complaint": "SpamComplaint", "manual": "ManualSuppression"}
-"""Postmark's names for the origins of suppressions, which `Schema.reasons` and the statistics use.
-
-Any other origin is stored unchanged.
-"""
+_REASONS = {"bounce": HARD_BOUNCE, "complaint": COMPLAINT, "manual": MANUAL}
+"""The reasons of suppressions by their origin. Any other origin is stored unchanged."""
 
 _ORIGINS = {reason: origin for origin, reason in _REASONS.items()}
 
@@ -163,7 +159,7 @@ def _read(body: bytes) -> _Envelope | None:
 
 def _notification(event: _Envelope) -> Notification | None:
     """Return the notification of an event, which has at most one recipient."""
-    data, at = event.data or _Data(), _time(event.created_at)
+    data, at = event.data or _Data(), time_of(event.created_at)
     recipient, message_id = _recipient(data), text_of(data.email_id)
     match event.type:
         case _ if isinstance(data.to, list) and len(data.to) > 1:
@@ -199,18 +195,9 @@ _TIMED_EVENTS = {
 _EVENT_TYPES = {*_TIMED_EVENTS, "email.bounced", "suppression.added", "suppression.removed"}
 
 
-def _time(value: object) -> datetime | None:
-    try:
-        return utc(msgspec.convert(value, datetime))
-    except ValueError:  # a surrogate raises UnicodeEncodeError
-        return None
-
-
 def _recipient(data: _Data) -> str | None:
     """Return the address of the first recipient, without a name, or of the subscriber."""
-    to = data.to[0] if isinstance(data.to, list) and data.to else data.email
-    text = text_of(to)
-    return text and (parseaddr(text)[1] or text)
+    return address_of(data.to[0] if isinstance(data.to, list) and data.to else data.email)
 
 
 def _split(body: bytes) -> Sequence[bytes]:

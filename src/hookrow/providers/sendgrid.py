@@ -25,7 +25,6 @@ from hookrow._core.notification import (
     Notification,
     Opened,
     Reactivated,
-    first_of,
 )
 from hookrow._http import Request, RequestHead
 from hookrow.errors import ConfigurationError, MissingExtra
@@ -49,7 +48,6 @@ from hookrow.providers._events import (
     kind_of_event,
     notifications_of,
     seconds_of,
-    split_array,
     time_of_seconds,
 )
 from hookrow.providers._json import encode
@@ -271,6 +269,11 @@ class SendGrid(EventProvider):
             return "it was signed more than a day ago, by this machine's clock"
         return f"its signature is wrong: {self.wrong_signature}"
 
+    def read(self, request: Request) -> Sequence[Event]:
+        """Return the events in a request. Raises `Unauthentic`."""
+        self.verify(request)
+        return self.read_body(request.body)
+
     def verify(self, request: Request) -> None:
         """Raise `Unauthentic` if no key verifies the signature."""
         try:
@@ -322,10 +325,6 @@ class SendGrid(EventProvider):
                 event["smtp-id"] = f"<{id_}@geopod-ismtpd-1>"
         return encode({**event, **fields})
 
-    def split(self, body: bytes) -> Sequence[bytes]:
-        """Return the bytes of each event in the array of a request."""
-        return split_array(body)
-
     def read_event(self, fields: Fields) -> Reading:
         """Return what an event says.
 
@@ -349,8 +348,7 @@ class SendGrid(EventProvider):
 
     def is_test(self, event: Event) -> bool:
         """Return whether the event is one of those of "Test Your Integration"; see `Provider`."""
-        first = first_of(event.notifications)
-        return (first.recipient if first else event.unsupported.recipient) == _SENDGRID_TEST
+        return event.unsupported.recipient == _SENDGRID_TEST
 
     def field_names(self, notification: Notification) -> tuple[str, str]:
         """Return the names that the recipient and the message id have in an event."""
