@@ -1,9 +1,12 @@
 """What hookrow's own providers have in common: settings, and events that can be simulated."""
 
+import json
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import msgspec
@@ -280,6 +283,20 @@ def test_requests_with_an_old_credential_are_counted(name: str) -> None:
 def test_only_the_provider_can_sign(name: str) -> None:
     assert build(name).sign(b"{}") is None
     assert build(name).own_test
+
+
+@every_provider
+def test_the_names_of_fields(name: str) -> None:
+    """They are those of the recipient and the message id in the events."""
+    provider = build(name)
+    bodies = [body for each in EVENTS.values() if (body := provider.compose(each)) is not None]
+    for body in bodies:
+        event = json.loads(body)
+        for each in provider.parse(body).notifications:
+            of_recipient, of_id = (path.split(".") for path in provider.field_names(each))
+            assert ADA in json.dumps(reduce(getitem, of_recipient, event))
+            if each.message_id is not None:
+                assert ID.strip("<>") in json.dumps(reduce(getitem, of_id, event))
 
 
 @every_provider

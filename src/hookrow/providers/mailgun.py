@@ -266,6 +266,12 @@ class Mailgun(EventProvider):
         """Return a stored id with angle brackets; see `BodyParser`."""
         return in_brackets(stored)
 
+    @staticmethod
+    def field_names(notification: Notification) -> tuple[str, str]:
+        """Return the names that the recipient and the message id have in an event in JSON."""
+        del notification
+        return "recipient", "message.headers.message-id"
+
     def read_event(self, fields: Fields) -> Reading:
         """Return what an event says, whose fields may be those of a form.
 

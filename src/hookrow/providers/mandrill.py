@@ -21,6 +21,7 @@ from hookrow._core.notification import (
     Clicked,
     Complained,
     Delivered,
+    DispatchEvent,
     Notification,
     Opened,
     Reactivated,
@@ -260,6 +261,14 @@ class Mandrill(EventProvider):
     def correct_message_id(stored: str) -> str | None:
         """Return a stored id without hyphens; see `BodyParser`."""
         return as_hex(stored)
+
+    @staticmethod
+    def field_names(notification: Notification) -> tuple[str, str]:
+        """Return the names that the recipient and the message id have in an event."""
+        is_of_message = notification.message_id is not None or isinstance(
+            notification, DispatchEvent
+        )
+        return "msg.email" if is_of_message else "reject.email", "_id"
 
     def read_event(self, fields: Fields) -> Reading:
         """Return what an event of a message or of the denylist says."""
