@@ -114,6 +114,38 @@ def test_figures_and_lists(engine: Engine, flag: str) -> None:
         assert [causes[each.cursor].changed_at for each in found] == [NOON - HOUR, NOON]
 
 
+@pytest.mark.parametrize("schema", [SCHEMA, DATES], ids=["beside the log", "in the table"])
+def test_a_flag_that_the_host_has_set_has_no_cause(engine: Engine, schema: Schema) -> None:
+    """The last change in the log lifts the suppression, so it is not that of the flag."""
+    create(engine)
+    with closing(SQLStore(engine, schema)) as store:
+        record(store, [arrival(Suppressed(ADA, None, NOON, "HardBounce"))])
+        record(store, [arrival(Reactivated(ADA, None, NOON + HOUR))])
+        run(engine, "UPDATE people SET muted = true WHERE id = 1")
+        found = store.suppressions.read(SuppressionRange(), Filter(), limit=10)
+        assert [each.email for each in found] == [ADA]
+        assert find_causes(store.suppressions, found) == {}
+
+
+def test_the_cause_of_a_flag_is_unknown_if_tenants_share_an_address(engine: Engine) -> None:
+    create(engine)
+    run(
+        engine,
+        "ALTER TABLE people ADD COLUMN team integer",
+        "UPDATE people SET team = id",
+        f"UPDATE people SET email = '{ADA}' WHERE id = 2",
+    )
+    schema = replace(SCHEMA, subscribers=replace(SCHEMA.subscribers, tenant="team"))
+    with closing(SQLStore(engine, schema)) as store:
+        for name, team, email in (("acme", 1, ADA), ("globex", 2, ADA), ("acme", 3, EVE)):
+            event = arrival(Suppressed(email, None, NOON, "HardBounce"))
+            record(store, [replace(event, body=b"%d" % team, entry=name, tenant=team)])
+        found = store.suppressions.read(SuppressionRange(oldest=True), Filter(), limit=10)
+        causes = find_causes(store.suppressions, found)
+    assert [each.email for each in found] == [ADA, ADA, EVE]
+    assert [*causes] == [found[-1].cursor]
+
+
 def test_times_beside_flags(engine: Engine) -> None:
     """The time of a suppression is that of the last change, if the table stores it."""
     create(engine)

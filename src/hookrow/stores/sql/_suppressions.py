@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from hookrow._core.log_entry import stored_recipient
@@ -110,11 +111,16 @@ class Suppression(NamedTuple):
 
 
 class LoggedChange(NamedTuple):
-    """A change of suppression in the log: its id, message and recipient, and its times."""
+    """A change of suppression in the log: its id, message and recipient, its entry and its times.
+
+    `reason` is None if it lifts the suppression.
+    """
 
     id: int
     message_id: str | None
     recipient: str
+    reason: str | None
+    entry: str | None
     occurred_at: datetime | None
     received_at: datetime
     last_received_at: datetime
@@ -141,6 +147,11 @@ class SQLSuppressions:
         self, database: Database, schema: Schema, tables: Callable[[], RoleTables]
     ) -> None:
         self._database, self._schema, self._tables = database, schema, tables
+
+    @property
+    def has_tenants(self) -> bool:
+        """Whether several subscribers, of different tenants, may have one address."""
+        return self._schema.has_tenants
 
     def plan(self, selected: Filter) -> Filter:
         """Return the filter for the other methods, which is `direct` if it reads no other rows.
@@ -238,7 +249,7 @@ class SQLSuppressions:
         )
         with self._database.reading() as connection:
             rows = connection.fetch(sql, [*recipients])
-        return [LoggedChange(*row[:3], *map(utc, row[3:])) for row in rows]
+        return [LoggedChange(*row[:5], *map(utc, row[5:])) for row in rows]
 
     def reason_name(self, stored: str) -> str:
         """Return the provider's name for a reason as the table stores it, if there is one.
@@ -264,7 +275,9 @@ def find_causes(
     """Find the notifications that suppressed these subscribers, if the log has them.
 
     A suppression has the time of its event or, if the event has none, of its arrival. Without a
-    time, the newest change is the cause.
+    time, the newest change is the cause, unless it lifts the suppression: then the host has set the
+    flag. With tenants, there is no cause either if several entries of the receiver changed people
+    with this address, who may be those of several tenants.
     """
     by_recipient: dict[str, list[LoggedChange]] = {}
     recipients = {each.cursor: stored_recipient(each.email) or "" for each in found}
@@ -272,17 +285,31 @@ def find_causes(
         by_recipient.setdefault(change.recipient, []).append(change)
     causes = {}
     for each in found:
-        changes = sorted(by_recipient.get(recipients[each.cursor], ()))
-        if each.suppressed_at is None:
-            if changes:
-                causes[each.cursor] = max(changes, key=lambda change: change.changed_at)
-            continue
-        cause = next((c for c in changes if c.occurred_at == each.suppressed_at), None) or next(
-            (c for c in changes if each.suppressed_at in {c.received_at, c.last_received_at}), None
-        )
+        changes = sorted(by_recipient.get(recipients[each.cursor], ()), key=attrgetter("id"))
+        at = each.suppressed_at
+        if at is not None:
+            cause = _cause_at(changes, at)
+        elif reader.has_tenants and len({change.entry for change in changes}) > 1:
+            cause = None
+        else:
+            cause = _newest_cause(changes)
         if cause is not None:
             causes[each.cursor] = cause
     return causes
+
+
+def _newest_cause(changes: Sequence[LoggedChange]) -> LoggedChange | None:
+    """Return the newest change if it suppresses; of several at one time, the last in the log."""
+    newest = max(changes, key=attrgetter("changed_at", "id"), default=None)
+    return None if newest is None or newest.reason is None else newest
+
+
+def _cause_at(changes: Sequence[LoggedChange], at: datetime) -> LoggedChange | None:
+    """Return the suppression at a time: that of an event rather than that of an arrival."""
+    suppressing = [each for each in changes if each.reason is not None]
+    return next((each for each in suppressing if each.occurred_at == at), None) or next(
+        (each for each in suppressing if at in {each.received_at, each.last_received_at}), None
+    )
 
 
 _MOST_CHANGES = 20
