@@ -24,6 +24,12 @@ from typing import Any, NoReturn
 from hookrow._fault import Fault
 from hookrow.errors import ConfigurationError
 
+LONGEST_AGE = timedelta(days=365_000)
+"""The longest age of an entry; the current date minus a longer one might not exist."""
+
+_LARGEST_NUMBER = 2**63 - 1
+"""The largest number in a column of the log."""
+
 
 class OptionsError(ConfigurationError):
     """Options that contradict each other.
@@ -112,8 +118,10 @@ def check_counts(**counts: object) -> None:
 
 def check_cursor(name: str, value: object) -> None:
     """Check a cursor, which is a number of the log, or 0 for the beginning."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ConfigurationError(f"{name} must be an integer of at least 0, not {kind_of(value)}.")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST_NUMBER:
+        raise ConfigurationError(
+            f"{name} must be an integer from 0 to {_LARGEST_NUMBER}, not {kind_of(value)}."
+        )
 
 
 def check_texts(**texts: object) -> None:
@@ -135,11 +143,15 @@ def check_email(value: object) -> None:
 
 def check_age(name: str, value: object) -> None:
     """Check an age, of which None stands for no limit."""
-    if value is None or (isinstance(value, timedelta) and value >= timedelta()):
+    if value is None or (isinstance(value, timedelta) and timedelta() <= value <= LONGEST_AGE):
         return
+    line = f"write {name}=timedelta(days=90)."
+    if not isinstance(value, timedelta):
+        raise ConfigurationError(
+            f"{name} must be a timedelta or None, not {kind_of(value)}: {line}"
+        )
     raise ConfigurationError(
-        f"{name} must be a timedelta that is not negative, or None, not {kind_of(value)}: "
-        f"write {name}=timedelta(days=90)."
+        f"{name} must be neither negative nor longer than {LONGEST_AGE.days} days: {line}"
     )
 
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -118,7 +118,8 @@ def test_a_clock_that_may_have_jumped() -> None:
 STORE_CALLS: dict[str, tuple[Callable[[SQLStore], object], str]] = {
     "no ages": (lambda store: store.prune(), "Nothing is limited"),
     "a number": (lambda store: store.prune(keep=90), "write keep=timedelta"),  # type: ignore[arg-type]
-    "a negative age": (lambda store: store.prunable(keep_bodies=-DAY), "not negative"),
+    "a negative age": (lambda store: store.prunable(keep_bodies=-DAY), "must be neither negative"),
+    "an age before all dates": (lambda store: store.prune(keep=timedelta.max), "nor longer than"),
     "a flag": (lambda store: store.prune(keep=DAY, sure="no"), "sure must be True"),  # type: ignore[arg-type]
     "no address": (lambda store: store.forget("ada"), "has no @"),
     "a name alone": (lambda store: store.forget(ADA, entries="acme"), "must be a list of the"),
@@ -148,6 +149,11 @@ INVALID_CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "a blank reason": ({"reason": " "}, "reason must not be blank"),
     "a long reason": ({"reason": "x" * 201}, "at most 200 characters, not 201"),
     "no author": ({"by": ""}, "by must not be blank"),
+    "a reason with NUL": ({"reason": "x\0"}, "reason contains NUL"),
+    "a surrogate in the address": ({"email": "\ud83d@example.com"}, "email contains NUL or an"),
+    "a surrogate in the author": ({"by": "\ud83d"}, "by contains NUL or an unpaired surrogate"),
+    "a number as a message id": ({"message_id": 3}, "message_id must be a string, not 3"),
+    "an empty message id": ({"message_id": ""}, "message_id must not be blank"),
     "an unknown entry": ({"entry": "acme"}, "no entry 'acme': it has a single provider"),
 }
 

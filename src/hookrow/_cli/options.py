@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from hookrow._arguments import LONGEST_AGE
 from hookrow._core.log_entry import LONGEST_ENTRY_NAME, is_entry_name
 from hookrow._core.times import as_utc
 from hookrow._postmark_api import ADDRESS
@@ -19,9 +20,6 @@ ENTRY_ID = click.IntRange(1, 2**63 - 1)
 
 F = TypeVar("F", bound=Callable[..., object])
 
-_LONGEST_DURATION = timedelta(days=365_000)
-"""The longest duration; the current date minus a longer one might not exist."""
-
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -30,7 +28,7 @@ def duration(value: object) -> timedelta | None:
     if value == "forever":
         return None
     parsed = _parse_duration(str(value))
-    if not parsed or parsed > _LONGEST_DURATION:
+    if not parsed or parsed > LONGEST_AGE:
         raise click.BadParameter(f"{value!r} is not a duration: use 90d, 12h or forever.")
     return parsed
 

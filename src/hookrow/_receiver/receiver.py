@@ -18,7 +18,7 @@ from hookrow._arguments import check_email, check_texts, reject, several
 from hookrow._concurrency import PeriodicTask, reset_after_fork
 from hookrow._core.notification import Arrival, Key, Outcome, Refusal
 from hookrow._core.optional import ALWAYS, Kinds
-from hookrow._core.rules import is_for_probes
+from hookrow._core.rules import UNSTORABLE, is_for_probes
 from hookrow._faults import describe_bug, log_fault
 from hookrow._http import (
     PROBE_AGENT,
@@ -329,9 +329,9 @@ class Receiver:
         The change is recorded as a notification: the same rules apply, the log has it, and a replay
         repeats it. `reason` is stored on the row, and has at most 200 characters; `by` names the
         author in the log. With a message id, its dispatch and the subscription to the dispatch's
-        list are suppressed, too. If the receiver has several entries, the log has the name `entry`;
-        if these are tenants, it is required, and only rows of its tenant change. The provider is
-        not told, and no hook is called.
+        list are suppressed, too, if they exist. If the receiver has several entries, the log has
+        the name `entry`; if these are tenants, it is required, and only rows of its tenant change.
+        The provider is not told, and no hook is called.
 
         The outcome is a `Recorded`, or a `Refused`, for example without such a subscriber. A change
         that is refused is parked like a notification: if the subscriber is added within three days,
@@ -467,7 +467,15 @@ class Receiver:
         suppress: bool,
     ) -> Outcome:
         check_email(email)
-        check_texts(reason=reason, by=by)
+        texts = {"reason": reason, "by": by}
+        if message_id is not None:
+            texts["message_id"] = message_id
+        check_texts(**texts)
+        for name, text in {"email": email, **texts}.items():
+            if UNSTORABLE.search(text):
+                raise ConfigurationError(
+                    f"{name} contains NUL or an unpaired surrogate, which no row can contain."
+                )
         if len(reason) > MAX_ENTERED_REASON:
             raise ConfigurationError(
                 f"reason must have at most {MAX_ENTERED_REASON} characters, not {len(reason)}."

@@ -24,7 +24,7 @@ from hookrow._core.schema import Schema, nearest
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores._change_dates import warn_of_unguarded
 from hookrow.stores._errors import Rejected, SchemaChanged, Unavailable, WrongMapping
-from hookrow.stores._log import Forgotten, Prunable, Query, RecordedChange
+from hookrow.stores._log import IDS_PER_BATCH, Forgotten, Prunable, Query, RecordedChange
 from hookrow.stores._log_operations import Retention
 from hookrow.stores.sql._connections import Connection, Database, server_time
 from hookrow.stores.sql._log import SQLLog
@@ -224,8 +224,9 @@ class SQLStore:
     def changes(self, after: int = 0, *, limit: int = 100) -> Sequence[RecordedChange]:
         """Return the next changes of rows after a cursor, at most `limit`; none at the end.
 
-        A change is an entry of the log whose notification changed rows, with its cursor. The next
-        call passes the cursor of the last change that was processed; 0 stands for the beginning. A
+        A change is an entry of the log whose notification changed rows, with its cursor. Fewer are
+        returned if their bodies are large, and never more than 1,000. The next call passes the
+        cursor of the last change that was processed; 0 stands for the oldest change in the log. A
         change that is committed later never comes before a cursor that was returned, whatever
         transactions, processes and nodes of a cluster record at the same time. An entry that is
         recorded again, because its notification was repeated, retried or replayed, is another
@@ -242,7 +243,7 @@ class SQLStore:
         """
         check_cursor("after", after)
         check_counts(limit=limit)
-        return self._require_log().changes(after, limit=limit)
+        return self._require_log().changes(after, limit=min(limit, IDS_PER_BATCH))
 
     def forget(
         self, email: str, *, entries: Collection[str] | None = None, all_entries: bool = False
