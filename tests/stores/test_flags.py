@@ -14,6 +14,7 @@ from copying import replace
 from databases import MARIADB, kind_of
 from engines import run
 from hookrow import (
+    Arrival,
     Bounced,
     Delivered,
     Opened,
@@ -112,6 +113,28 @@ def test_figures_and_lists(engine: Engine, flag: str) -> None:
         assert reader.count(newest, Filter(since=NOON - 9 * HOUR), limit=10) == 0
         causes = find_causes(reader, found)
         assert [causes[each.cursor].changed_at for each in found] == [NOON - HOUR, NOON]
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, DATES], ids=["beside the log", "in the table"])
+def test_a_change_by_the_host_has_no_date(engine: Engine, schema: Schema) -> None:
+    """Older changes have no effect on it; one that is as old as the last one, or newer, applies."""
+    create(engine)
+    last = arrival(Suppressed(ADA, None, NOON, "HardBounce"))
+    older_lift = arrival(Reactivated(ADA, None, NOON - HOUR))
+    older = replace(arrival(Suppressed(ADA, None, NOON - HOUR, "HardBounce")), body=b"older")
+    newer_lift = replace(arrival(Reactivated(ADA, None, NOON + HOUR)), body=b"newer")
+    with closing(SQLStore(engine, schema)) as store:
+
+        def is_muted_after(event: Arrival, *, by_host: str) -> bool:
+            run(engine, f"UPDATE people SET muted = {by_host} WHERE id = 1")
+            assert statuses(record(store, [event])) == [200]
+            return run(engine, "SELECT id FROM people WHERE muted") == [(1,)]
+
+        record(store, [last])
+        assert not is_muted_after(older, by_host="false")
+        assert is_muted_after(older_lift, by_host="true")
+        assert is_muted_after(replace(last, source=Source.REPLAY), by_host="false")
+        assert not is_muted_after(newer_lift, by_host="true")
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, DATES], ids=["beside the log", "in the table"])
