@@ -3,6 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+DEMO := .venv-demo/ready
+DEMO_EXTRAS := serve,dashboard
 OLDEST := .venv-oldest/ready
 NEWEST := .venv-newest/ready
 DOCS := .venv-docs/ready
@@ -41,14 +43,18 @@ NEWER ?= $(firstword $(shell for minor in 14 13 12; do \
 # Not empty if that version is not the one of .venv.
 OTHER = $(shell test "$$($(NEWER) -V)" = "$$($(BIN)/python -V)" || echo yes)
 
-# $(call install,python,directory,arguments of pip): create an environment.
+# $(call install,python,directory,arguments of pip): create an environment. pip shows its progress,
+# and in a log the versions that it has installed.
 # Without the package python3-venv, Debian's python3 lacks ensurepip: use the system's pip instead.
 define install
+	@$(1) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hookrow needs Python 3.11 or later: make PYTHON=...")'
 	@if $(1) -c 'import ensurepip' 2>/dev/null; then \
 		$(1) -m venv --clear $(2) && pip="$(2)/bin/python -m pip"; \
-	else \
+	elif $(1) -c 'import pip' 2>/dev/null; then \
 		$(1) -m venv --clear --without-pip $(2) && pip="$(1) -m pip --python $(2)/bin/python"; \
-	fi && $$pip install --quiet --disable-pip-version-check $(3)
+	else \
+		echo "$(1) has no pip. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; \
+	fi && $$pip install --disable-pip-version-check $(3)
 endef
 
 .PHONY: help setup demo test test-all measured acceptance test-clusters environments erase report \
@@ -60,13 +66,18 @@ help: ## List the targets
 setup: $(READY) ## Create .venv with everything needed for development
 
 $(READY): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hookrow needs Python 3.11 or later: make PYTHON=...")'
-	@echo "Setting up .venv, which takes a minute ..."
+	@echo "Installing everything for development in .venv: 1 GB, in two minutes ..."
 	$(call install,$(PYTHON),.venv,--editable '.[dev]')
 	@touch $@
 
-demo: $(READY) ## Show notifications becoming rows
-	@$(BIN)/hookrow demo
+demo: $(DEMO) ## Show notifications becoming rows
+	@.venv-demo/bin/hookrow demo
+
+$(DEMO): pyproject.toml
+	@echo "Installing the demo in .venv-demo: 50 MB, in half a minute ..."
+	$(call install,$(PYTHON),.venv-demo,--editable '.[$(DEMO_EXTRAS)]')
+	@touch $@
+	@echo
 
 # Without a MariaDB server, its tests are skipped, and the first lines of the output say so.
 test: $(READY) ## Run all tests except those with real servers, in about 4 minutes
