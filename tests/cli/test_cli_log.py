@@ -90,6 +90,26 @@ class TestList:
         none = command.call("log", "--recipient", "nobody@example.com")
         assert (none.returncode, none.stdout) == (0, "No notifications found.\n")
 
+    @pytest.mark.parametrize("typed", ["log", "replay --dry-run 4"])
+    def test_width(self, command: Command, url: str, typed: str) -> None:
+        """The lines fit the terminal, or COLUMNS; in a pipe, they are complete."""
+        guid = "b7bc2f4a-e38e-4336-af7d-e6c392c2f817"
+        keep(url, testing.opening("אדה@example", guid, at=AT), NO_DISPATCH)
+        assert guid in command.run(*typed.split(), COLUMNS="80").stdout
+        with Terminal() as terminal:
+            subprocess.run(
+                [HOOKROW, *typed.split()],
+                cwd=command.folder,
+                env=command.environment({"COLUMNS": "80"}),
+                stdout=terminal.writer,
+                stderr=subprocess.DEVNULL,
+                check=True,
+            )
+            line = re.compile("^ +4 .*b7bc.?…[0-9a-f]*f817.*(?=\r\n)", re.MULTILINE)
+            found = eventually(lambda: line.search(terminal.printed))
+        assert len(found[0].translate({0x2068: None, 0x2069: None})) <= 80
+        assert "\u2068אדה@example\u2069" in found[0]
+
     @pytest.mark.parametrize(
         ("arguments", "found"),
         [

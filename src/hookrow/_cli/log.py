@@ -14,12 +14,12 @@ import msgspec
 from click.core import ParameterSource
 
 from hookrow._cli.app import App, check_entry, choose_erased, require_log
+from hookrow._cli.log_table import LogTable, terminal_width
 from hookrow._cli.options import DATABASE_URL, ENTRY_ID, JSON, F, entry_name, moment
 from hookrow._cli.output import INTERRUPTED, echo, echo_json
 from hookrow._core.log_entry import StoredEntry, stored_body
 from hookrow._core.result import Result
 from hookrow._describe import (
-    count_tries,
     describe_change,
     describe_dry_run,
     describe_outcome,
@@ -52,8 +52,7 @@ if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
     from hookrow.stores.sql._log import SQLLog
 
-_ROW_FORMAT = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
-_TABLE_HEADER = _ROW_FORMAT.format("ID", "Received", "Type", "Recipient", "Message ID", "Outcome")
+_CURSOR = "{:>8}  "
 
 _MAX_SEARCHED_CHANGES = 1000
 """How many of the subscriber's latest changes `show` searches for one that supersedes an entry."""
@@ -324,21 +323,6 @@ def _list(ids: Sequence[int]) -> str:
     return ", ".join(map(str, ids))
 
 
-def format_entry(entry: StoredEntry) -> str:
-    """Return the line for an entry in the table of notifications."""
-    tries = f", {count_tries(entry)}" if entry.attempts > 1 or entry.retries else ""
-    retry = f", next retry {format_time(entry.retry_at)}" if entry.retry_at else ""
-    of_entry = f", entry {entry.entry}" if entry.entry else ""
-    return _ROW_FORMAT.format(
-        entry.id,
-        format_time(entry.received_at),
-        visible(entry.record_type or "-"),
-        visible(entry.recipient or "-"),
-        visible(entry.message_id or "-"),
-        f"{entry.outcome.value}{tries}{retry}{of_entry}",
-    )
-
-
 def _reject_options(context: click.Context, command: str) -> None:
     """Raise an error if options precede the subcommand, which would ignore them."""
     for name in context.params:
@@ -348,35 +332,39 @@ def _reject_options(context: click.Context, command: str) -> None:
 
 def _print_until_interrupted(entries: Iterable[StoredEntry], *, as_json: bool) -> None:
     """Print entries as a table or as JSON until Ctrl-C."""
+    table = LogTable(terminal_width())
     if not as_json:
-        echo(_TABLE_HEADER)
+        click.echo(table.header)
     with suppress(KeyboardInterrupt):
         for entry in entries:
             if as_json:
                 echo_json(_as_json(entry))
             else:
-                echo(format_entry(entry))
+                click.echo(table.line(entry))
 
 
 def _print_changes(changes: Iterable[RecordedChange], *, as_json: bool) -> None:
     """Print changes as a table or as JSON until Ctrl-C."""
+    width = terminal_width()
+    table = LogTable(None if width is None else width - len(_CURSOR.format("")))
     if not as_json:
-        echo(f"{'Cursor':>8}  {_TABLE_HEADER}")
+        click.echo(_CURSOR.format("Cursor") + table.header)
     with suppress(KeyboardInterrupt):
         for cursor, entry in changes:
             if as_json:
                 echo_json(_as_json(entry))
             else:
-                echo(f"{cursor:>8}  {format_entry(entry)}")
+                click.echo(_CURSOR.format(cursor) + table.line(entry))
 
 
 def _print_table(entries: Sequence[StoredEntry]) -> None:
     if not entries:
         echo("No notifications found.")
         return
-    echo(_TABLE_HEADER)
+    table = LogTable(terminal_width(), entries)
+    click.echo(table.header)
     for entry in entries:
-        echo(format_entry(entry))
+        click.echo(table.line(entry))
 
 
 def _details(

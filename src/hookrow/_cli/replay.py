@@ -13,7 +13,8 @@ import click
 import msgspec
 
 from hookrow._cli.app import App, check_entry, require_log
-from hookrow._cli.log import filters, format_entry
+from hookrow._cli.log import filters
+from hookrow._cli.log_table import LogTable, terminal_width
 from hookrow._cli.options import DATABASE_URL, ENTRY_ID, JSON, KEEP_BODIES, KEEP_OPTION
 from hookrow._cli.output import COMMITTED, echo, echo_json, progress
 from hookrow._core.log_entry import StoredEntry, body_of
@@ -257,6 +258,7 @@ def _print_dry_run(
 ) -> list[Outcome]:
     """Print what a replay of each entry would change; return the outcomes it would have."""
     outcomes: list[Outcome] = []
+    table = LogTable(terminal_width())
     for entry in entries:
         now = measured_clock(store)()
         # The mapping has been checked, or accepted by the user.
@@ -280,7 +282,8 @@ def _print_dry_run(
                 }
                 echo_json(described)
             else:
-                echo(format_entry(entry), f"    {'; '.join(changes)}")
+                click.echo(table.line(entry))
+                echo(f"    {'; '.join(changes)}")
     return outcomes
 
 
