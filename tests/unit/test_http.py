@@ -146,6 +146,7 @@ RESPONSES = {
     Refusal.UNSUPPORTED: _plain(422, "Webhook payload not supported"),
     Refusal.SUBSCRIBER_NOT_FOUND: _plain(404, "Engine::Subscriber not found"),
     Refusal.DISPATCH_NOT_FOUND: _plain(404, "Engine::Dispatch not found"),
+    Refusal.UNMAPPED: _plain(404, "Engine::Dispatch not found"),
     Refusal.RECIPIENT_MISMATCH: _plain(400, MISMATCH),
     Refusal.NOT_READY: _plain(503, "Try again later", Retry_After="10"),
     Refusal.UNAVAILABLE: _plain(503, "Try again later", Retry_After="30"),

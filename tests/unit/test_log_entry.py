@@ -82,7 +82,7 @@ def test_refusals_keep_their_names_and_are_retried_unless_final(result: Result) 
     refusal = Refusal[result.name]
     made = entry(arrival(), refusal.refused(owner="", recipient=""))
     assert (made.outcome, made.status) == (result, refusal.status)
-    final = result in {Result.UNSUPPORTED, Result.TEST}
+    final = result in {Result.UNMAPPED, Result.UNSUPPORTED, Result.TEST}
     assert (made.retry_at is None, result in PARKED) == (final, not final)
     assert Result.RECORDED not in PARKED
 
