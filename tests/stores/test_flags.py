@@ -128,7 +128,7 @@ def test_a_change_by_the_host_has_no_date(engine: Engine, schema: Schema) -> Non
         def is_muted_after(event: Arrival, *, by_host: str) -> bool:
             run(engine, f"UPDATE people SET muted = {by_host} WHERE id = 1")
             assert statuses(record(store, [event])) == [200]
-            return run(engine, "SELECT id FROM people WHERE muted") == [(1,)]
+            return bool(run(engine, "SELECT id FROM people WHERE muted"))
 
         record(store, [last])
         assert not is_muted_after(older, by_host="false")

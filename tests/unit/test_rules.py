@@ -259,6 +259,20 @@ def test_without_dispatches_only_suppressions_are_recorded(message_id: str | Non
     assert suppressed == reactivated == NO_SUBSCRIBER
 
 
+@pytest.mark.parametrize("recipient", [ADA, "eve@x"])
+def test_without_dispatches_a_suppression_of_an_event_is_still_retried(recipient: str) -> None:
+    """The refusal of its delivery would end the retries of the event."""
+    rows = replace(ROWS, dispatches={}, subscriptions={}, has_dispatches=False)
+    delivered, _, suppressed, _ = _each(recipient, "m-1")
+    outcome = decide(Arrival((delivered, suppressed), b"", NOW), rows)
+    assert isinstance(outcome, Refused)
+    if recipient == ADA:
+        assert outcome.refusal is Refusal.UNMAPPED
+        assert [each.row for each in outcome.changes] == [SUBSCRIBER]
+    else:
+        assert outcome.refusal is Refusal.SUBSCRIBER_NOT_FOUND
+
+
 @pytest.mark.parametrize("message_id", [None, "", "m-9", "M-1", " m-1"])
 def test_deliveries_and_opens_need_their_dispatch(message_id: str | None) -> None:
     delivered, opened, suppressed, reactivated = _each(ADA, message_id)

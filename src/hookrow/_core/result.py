@@ -41,7 +41,7 @@ MISSING = frozenset({Result.SUBSCRIBER_NOT_FOUND, Result.DISPATCH_NOT_FOUND})
 """The results of a missing row."""
 
 SUBSCRIBER_FOUND = frozenset(
-    {Result.RECORDED, Result.DISPATCH_NOT_FOUND, Result.RECIPIENT_MISMATCH}
+    {Result.RECORDED, Result.DISPATCH_NOT_FOUND, Result.RECIPIENT_MISMATCH, Result.UNMAPPED}
 )
 """The results of an event with which its change of a suppression was made.
 

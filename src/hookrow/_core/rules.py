@@ -178,7 +178,7 @@ def decide(arrival: Arrival, rows: Rows) -> Outcome:
     """Return the outcome of an arrival, given the rows that were found for its group.
 
     That of an event with several notifications is the first refusal, if there is one, and has all
-    changes.
+    changes. A refusal for which no retry helps comes last, so that the others are retried.
     """
     if len(arrival.notifications) == 1:
         return _decide(arrival.notifications[0], arrival, rows)
@@ -186,9 +186,10 @@ def decide(arrival: Arrival, rows: Rows) -> Outcome:
         return Refusal.UNSUPPORTED.refused()
     outcomes = [_decide(each, arrival, rows) for each in arrival.notifications]
     changes = tuple(change for outcome in outcomes for change in outcome.changes)
-    refused = next((each for each in outcomes if isinstance(each, Refused)), None)
-    if refused is None:
+    refusals = [each for each in outcomes if isinstance(each, Refused)]
+    if not refusals:
         return Recorded(changes)
+    refused = next((each for each in refusals if each.refusal is not Refusal.UNMAPPED), refusals[0])
     recorded = tuple(
         each
         for each, outcome in zip(arrival.notifications, outcomes, strict=True)

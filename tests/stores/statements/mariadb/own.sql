@@ -379,13 +379,13 @@ SELECT s.`suppressed_at`, CAST(s.`email` AS CHAR), substr(coalesce(CAST(s.`suppr
 SELECT s.`suppressed_at`, CAST(s.`email` AS CHAR), substr(coalesce(CAST(s.`suppression_reason` AS CHAR), ''), 1, 1000), CAST(s.`suppressed_at` AS CHAR), s.`id` FROM `hookrow_subscribers` AS s FORCE INDEX (`hookrow_subscribers_reason`) WHERE s.`suppressed_at` IS NOT NULL AND (s.`suppressed_at` > %s OR s.`suppressed_at` = %s AND s.`id` > %s) AND (s.`suppressed_at` < %s OR s.`suppressed_at` = %s AND s.`id` <= %s) AND s.`suppressed_at` >= %s AND s.`suppression_reason` = %s AND char_length(s.`suppression_reason`) <= 64 ORDER BY s.`suppressed_at` ASC, s.`id` ASC LIMIT 10;
 
 -- read suppressions of an entry
-SELECT s.`suppressed_at`, CAST(s.`email` AS CHAR), substr(coalesce(CAST(s.`suppression_reason` AS CHAR), ''), 1, 1000), CAST(s.`suppressed_at` AS CHAR), s.`id` FROM `hookrow_subscribers` AS s WHERE s.`suppressed_at` IS NOT NULL AND (SELECT 1 FROM `hookrow_notifications` AS n WHERE n.reason IS NOT NULL AND n.changed_recipient = lower(CONVERT(CAST(s.`email` AS CHAR) USING utf8mb4) COLLATE utf8mb4_bin) AND n.entry = %s AND n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') LIMIT 1) = 1 ORDER BY s.`suppressed_at` DESC, s.`id` DESC LIMIT 10;
+SELECT s.`suppressed_at`, CAST(s.`email` AS CHAR), substr(coalesce(CAST(s.`suppression_reason` AS CHAR), ''), 1, 1000), CAST(s.`suppressed_at` AS CHAR), s.`id` FROM `hookrow_subscribers` AS s WHERE s.`suppressed_at` IS NOT NULL AND (SELECT 1 FROM `hookrow_notifications` AS n WHERE n.reason IS NOT NULL AND n.changed_recipient = lower(CONVERT(CAST(s.`email` AS CHAR) USING utf8mb4) COLLATE utf8mb4_bin) AND n.entry = %s AND n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded', 'unmapped') LIMIT 1) = 1 ORDER BY s.`suppressed_at` DESC, s.`id` DESC LIMIT 10;
 
 -- count suppressions
 SELECT count(*) FROM (SELECT 1 FROM `hookrow_subscribers` AS s WHERE s.`suppressed_at` IS NOT NULL ORDER BY s.`suppressed_at` DESC, s.`id` DESC LIMIT 10) AS found;
 
 -- changes in the log
-SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM `hookrow_notifications` WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND changed_recipient IN (%s) LIMIT 10;
+SELECT id, message_id, recipient, reason, entry, occurred_at, received_at, last_received_at FROM `hookrow_notifications` WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded', 'unmapped') AND changed_recipient IN (%s) LIMIT 10;
 
 -- lists
 SELECT id, name FROM hookrow_lists ORDER BY name, id LIMIT 10;

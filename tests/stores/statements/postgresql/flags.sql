@@ -388,13 +388,13 @@ SELECT NULL, s."email", substr(CAST('' AS text), 1, 1000), '', s."id" FROM "peop
 SELECT NULL, s."email", substr(CAST('' AS text), 1, 1000), '', s."id" FROM "people" AS s WHERE s."suppressed_at" IS TRUE AND (s."id") > (%s::bigint) AND (s."id") <= (%s::bigint) AND 1 = 0 AND CAST('' AS text) = %s ORDER BY s."id" ASC LIMIT 10;
 
 -- read suppressions of an entry
-SELECT NULL, s."email", substr(CAST('' AS text), 1, 1000), '', s."id" FROM "people" AS s WHERE s."suppressed_at" IS TRUE AND (SELECT 1 FROM "hookrow_notifications" AS n WHERE n.reason IS NOT NULL AND n.recipient = lower(s."email" COLLATE "C") COLLATE "default" AND n.entry = %s AND n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') LIMIT 1) = 1 ORDER BY s."id" DESC LIMIT 10;
+SELECT NULL, s."email", substr(CAST('' AS text), 1, 1000), '', s."id" FROM "people" AS s WHERE s."suppressed_at" IS TRUE AND (SELECT 1 FROM "hookrow_notifications" AS n WHERE n.reason IS NOT NULL AND n.recipient = lower(s."email" COLLATE "C") COLLATE "default" AND n.entry = %s AND n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded', 'unmapped') LIMIT 1) = 1 ORDER BY s."id" DESC LIMIT 10;
 
 -- count suppressions
 SELECT count(*) FROM (SELECT 1 FROM "people" AS s WHERE s."suppressed_at" IS TRUE ORDER BY s."id" DESC LIMIT 10) AS found;
 
 -- changes in the log
-SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND recipient IN (%s) LIMIT 10;
+SELECT id, message_id, recipient, reason, entry, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded', 'unmapped') AND recipient IN (%s) LIMIT 10;
 
 -- emails that begin with a text
 SELECT s."email" FROM (SELECT s."id", s."email", s."suppressed_at" FROM "people" AS s WHERE lower(s."email" COLLATE "C") >= %s::text ORDER BY lower(s."email" COLLATE "C") LIMIT 10) AS s WHERE s."email" IS NOT NULL;

@@ -427,13 +427,13 @@ SELECT s."left_at", s."address", substr(coalesce(CAST(s."why" AS text), ''), 1, 
 SELECT s."left_at", s."address", substr(coalesce(CAST(s."why" AS text), ''), 1, 1000), s."left_at"::text, s."id"::text FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND (s."left_at", s."id") > (%s::timestamp without time zone, %s::bpchar) AND (s."left_at", s."id") <= (%s::timestamp without time zone, %s::bpchar) AND s."left_at" >= %s::timestamp with time zone AT TIME ZONE 'UTC' AND coalesce(CAST(s."why" AS text), '') = %s AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL ORDER BY s."left_at" ASC, s."id" ASC LIMIT 10;
 
 -- read suppressions of an entry
-SELECT s."left_at", s."address", substr(coalesce(CAST(s."why" AS text), ''), 1, 1000), s."left_at"::text, s."id"::text FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND (SELECT 1 FROM "mail"."notifications" AS n WHERE n.reason IS NOT NULL AND n.recipient = lower(s."address" COLLATE "C") COLLATE "default" AND n.entry = %s AND n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') LIMIT 1) = 1 AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL ORDER BY s."left_at" DESC, s."id" DESC LIMIT 10;
+SELECT s."left_at", s."address", substr(coalesce(CAST(s."why" AS text), ''), 1, 1000), s."left_at"::text, s."id"::text FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND (SELECT 1 FROM "mail"."notifications" AS n WHERE n.reason IS NOT NULL AND n.recipient = lower(s."address" COLLATE "C") COLLATE "default" AND n.entry = %s AND n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded', 'unmapped') LIMIT 1) = 1 AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL ORDER BY s."left_at" DESC, s."id" DESC LIMIT 10;
 
 -- count suppressions
 SELECT count(*) FROM (SELECT 1 FROM "peo""ple" AS s WHERE s."left_at" IS NOT NULL AND s."tenant" = 7 AND s."active" = true AND s."deleted_at" IS NULL ORDER BY s."left_at" DESC, s."id" DESC LIMIT 10) AS found;
 
 -- changes in the log
-SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM "mail"."notifications" WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND recipient IN (%s) LIMIT 10;
+SELECT id, message_id, recipient, reason, entry, occurred_at, received_at, last_received_at FROM "mail"."notifications" WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded', 'unmapped') AND recipient IN (%s) LIMIT 10;
 
 -- lists
 WITH RECURSIVE found (list_id) AS (SELECT (SELECT b."list_id" FROM "members" AS b WHERE b."list_id" IS NOT NULL ORDER BY b."list_id" LIMIT 1)::bigint UNION ALL SELECT (SELECT b."list_id" FROM "members" AS b WHERE b."list_id" > found.list_id ORDER BY b."list_id" LIMIT 1)::bigint FROM found WHERE list_id IS NOT NULL) SELECT list_id FROM found WHERE list_id IS NOT NULL LIMIT 10;

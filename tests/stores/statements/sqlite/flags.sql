@@ -126,13 +126,13 @@ SELECT NULL, CAST(s."email" AS TEXT), substr(CAST('' AS text), 1, 1000), '', s."
 SELECT NULL, CAST(s."email" AS TEXT), substr(CAST('' AS text), 1, 1000), '', s."id" FROM "people" AS s WHERE s."suppressed_at" IS TRUE AND (s."id") > (%s) AND (s."id") <= (%s) AND 1 = 0 AND CAST('' AS text) = %s ORDER BY s."id" ASC LIMIT 10;
 
 -- read suppressions of an entry
-SELECT NULL, CAST(s."email" AS TEXT), substr(CAST('' AS text), 1, 1000), '', s."id" FROM "people" AS s WHERE s."suppressed_at" IS TRUE AND (SELECT 1 FROM "hookrow_notifications" AS n WHERE n.reason IS NOT NULL AND n.recipient = lower(CAST(s."email" AS TEXT)) AND n.entry = %s AND n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') LIMIT 1) = 1 ORDER BY s."id" DESC LIMIT 10;
+SELECT NULL, CAST(s."email" AS TEXT), substr(CAST('' AS text), 1, 1000), '', s."id" FROM "people" AS s WHERE s."suppressed_at" IS TRUE AND (SELECT 1 FROM "hookrow_notifications" AS n WHERE n.reason IS NOT NULL AND n.recipient = lower(CAST(s."email" AS TEXT)) AND n.entry = %s AND n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded', 'unmapped') LIMIT 1) = 1 ORDER BY s."id" DESC LIMIT 10;
 
 -- count suppressions
 SELECT count(*) FROM (SELECT 1 FROM "people" AS s WHERE s."suppressed_at" IS TRUE ORDER BY s."id" DESC LIMIT 10) AS found;
 
 -- changes in the log
-SELECT id, message_id, recipient, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND recipient IN (%s) LIMIT 10;
+SELECT id, message_id, recipient, reason, entry, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded', 'unmapped') AND recipient IN (%s) LIMIT 10;
 
 -- emails that begin with a text
 SELECT CAST(s."email" AS TEXT) FROM (SELECT s."id", s."email", s."suppressed_at" FROM "people" AS s WHERE lower(s."email") >= %s ORDER BY lower(s."email") LIMIT 10) AS s WHERE s."email" IS NOT NULL;

@@ -14,10 +14,10 @@ SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, st
 SELECT fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, NULL, reason, provider, source, trace_id, entry, change_number, id, first_outcome, retries FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s ORDER BY id DESC LIMIT 10;
 
 -- newest by every condition
-SELECT id, length(body) FROM "hookrow_notifications" WHERE id + 0 BETWEEN %s AND %s AND outcome = %s AND first_outcome = %s AND reason = %s AND record_type = %s AND recipient = %s AND message_id = %s AND entry = %s AND id IN (SELECT value FROM json_each(%s)) AND received_at >= %s AND received_at < %s AND retry_at IS NOT NULL AND retry_at IS NULL AND body IS NOT NULL AND outcome IN ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found') AND (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') AND attempts > 0 AND provider IS NOT NULL ORDER BY id + 0 DESC LIMIT 10;
+SELECT id, length(body) FROM "hookrow_notifications" WHERE id + 0 BETWEEN %s AND %s AND outcome = %s AND first_outcome = %s AND reason = %s AND record_type = %s AND recipient = %s AND message_id = %s AND entry = %s AND id IN (SELECT value FROM json_each(%s)) AND received_at >= %s AND received_at < %s AND retry_at IS NOT NULL AND retry_at IS NULL AND body IS NOT NULL AND outcome IN ('dispatch_not_found', 'failed', 'recipient_mismatch', 'subscriber_not_found') AND (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded', 'unmapped') AND attempts > 0 AND provider IS NOT NULL ORDER BY id + 0 DESC LIMIT 10;
 
 -- newest changes of a person
-SELECT id, length(body) FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s AND recipient = %s AND (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded') ORDER BY id DESC LIMIT 10;
+SELECT id, length(body) FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s AND recipient = %s AND (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded', 'unmapped') ORDER BY id DESC LIMIT 10;
 
 -- oldest
 SELECT id, length(body) FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s ORDER BY id LIMIT 10;
