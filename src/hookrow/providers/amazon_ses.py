@@ -185,7 +185,8 @@ class AmazonSES(SNS):
     (https://docs.aws.amazon.com/ses/latest/dg/sending-email-suppression-list.html). A transient or
     undetermined bounce does not. An unsubscribe from all topics of the contact list suppresses, and
     its end reactivates. An open or a click of an email with several recipients is recorded for
-    all of them, and a complaint for all who may have made it. `Send`, `Reject`, `Rendering Failure` and `DeliveryDelay` have no effect.
+    all of them, and a complaint for all who may have made it. `Send`, `Reject`, `Rendering Failure`
+    and `DeliveryDelay` have no effect.
 
     SNS makes three more attempts, 20 seconds apart, after a 503 or if there is no response, and
     none after a 401 or another 4xx; without a dead-letter queue, the event is then lost
