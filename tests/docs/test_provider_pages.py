@@ -45,7 +45,7 @@ PAGES: Mapping[str, Page] = {
     "amazon-ses": Page(
         "SES_TOPIC",
         "arn:aws:sns:eu-west-1:123456789012:mail-events",
-        {*amazon_ses._SES_EFFECTS, "Bounce", "Subscription"},
+        {*amazon_ses._EFFECTS, "Bounce", "Subscription"},
     ),
     "brevo": Page("BREVO_CREDENTIALS", "user:a-long-password", brevo._EFFECTS),
     "mailgun": Page("MAILGUN_SIGNING_KEY", "a-signing-key", {*mailgun._EFFECTS, "failed"}),
@@ -59,7 +59,7 @@ PAGES: Mapping[str, Page] = {
     "sendgrid": Page(
         "SENDGRID_PUBLIC_KEY",
         sendgrid_key(),
-        {*sendgrid._SENDGRID_EFFECTS, *sendgrid._GROUP_EFFECTS, "bounce", "dropped"},
+        {*sendgrid._EFFECTS, *sendgrid._GROUP_EFFECTS, "bounce", "dropped"},
     ),
 }
 

@@ -32,7 +32,7 @@ from hookrow import (
     Suppressed,
 )
 from hookrow.providers import NotReady, Unauthentic, _sns
-from hookrow.providers.amazon_ses import _MOST_SES_RECIPIENTS, AmazonSES
+from hookrow.providers.amazon_ses import _MOST_RECIPIENTS, AmazonSES
 from hookrow.testing import ProviderContract
 from senders.amazon_ses import (
     AT,
@@ -235,12 +235,12 @@ def test_a_bounce_of_one_recipient_of_several() -> None:
 
 
 def test_an_event_with_too_many_recipients() -> None:
-    payload = delivery(*[f"{number}@example.com" for number in range(_MOST_SES_RECIPIENTS + 1)])
+    payload = delivery(*[f"{number}@example.com" for number in range(_MOST_RECIPIENTS + 1)])
     [found] = READY.read(signed(message(json.dumps(payload))))
     assert not found.notifications
     assert READY.explain(found.body) == "The event has more than 50 recipients."
     payload["delivery"]["recipients"].pop()
-    assert len(read(payload)) == _MOST_SES_RECIPIENTS
+    assert len(read(payload)) == _MOST_RECIPIENTS
 
 
 def test_recipients_without_an_address() -> None:

@@ -76,9 +76,9 @@ MOST_CERTIFICATES = 64
 CONFIRMATION_PAUSES = (0.0, 2.0, 10.0)
 """Seconds before each attempt to confirm a subscription, because SNS asks only once."""
 
-_SNS_TYPE = "x-amz-sns-message-type"
-_SNS_TOPIC = "x-amz-sns-topic-arn"
-_SNS_RAW = "x-amz-sns-rawdelivery"
+_TYPE_HEADER = "x-amz-sns-message-type"
+_TOPIC_HEADER = "x-amz-sns-topic-arn"
+_RAW_HEADER = "x-amz-sns-rawdelivery"
 
 _CONFIRMATION_FIELDS = (
     "Message",
@@ -89,17 +89,17 @@ _CONFIRMATION_FIELDS = (
     "TopicArn",
     "Type",
 )
-_SNS_FIELDS = {
+_SIGNED_FIELDS = {
     "Notification": ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"),
     "SubscriptionConfirmation": _CONFIRMATION_FIELDS,
     "UnsubscribeConfirmation": _CONFIRMATION_FIELDS,
 }
 """The signed fields of each type of message, in their order. Only `Subject` may be missing."""
 
-_SNS_HASHES = {"1": SHA1, "2": SHA256}
+_HASHES = {"1": SHA1, "2": SHA256}
 """The hash algorithm of each version of the signature."""
 
-_SNS_HOST = (
+_HOST = (
     r"sns\.(?:"
     r"cn-[a-z]+-[0-9]{1,2}\.amazonaws\.com\.cn"
     r"|eusc-[a-z]+-[a-z]+-[0-9]{1,2}\.amazonaws\.eu"
@@ -109,12 +109,12 @@ _SNS_HOST = (
 """The hosts of SNS in China, in the European Sovereign Cloud and elsewhere, including GovCloud
 (https://docs.aws.amazon.com/general/latest/gr/sns.html)."""
 
-_is_certificate_url = re.compile(rf"https://{_SNS_HOST}/[A-Za-z0-9._-]{{1,100}}\.pem").fullmatch
-_is_subscribe_url = re.compile(rf"https://{_SNS_HOST}/\?[!-\"$-~]{{1,2000}}").fullmatch
+_is_certificate_url = re.compile(rf"https://{_HOST}/[A-Za-z0-9._-]{{1,100}}\.pem").fullmatch
+_is_subscribe_url = re.compile(rf"https://{_HOST}/\?[!-\"$-~]{{1,2000}}").fullmatch
 _is_topic = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}").fullmatch
 
-_SNS_REASONS = {
-    "missing": f"it has no {_SNS_TYPE} of a known type: SNS did not send it",
+_REASONS = {
+    "missing": f"it has no {_TYPE_HEADER} of a known type: SNS did not send it",
     "raw": "it is not signed, because raw message delivery is on: turn it off for the "
     "subscription at Amazon SNS",
     "topic": "its topic is not one of this provider's",
@@ -125,7 +125,7 @@ _SNS_REASONS = {
 }
 """The reasons for a 401, by the error in the challenge."""
 
-_SNS_LINE = 'AmazonSES("arn:aws:sns:eu-west-1:123456789012:mail-events")'
+_LINE = 'AmazonSES("arn:aws:sns:eu-west-1:123456789012:mail-events")'
 
 T = TypeVar("T")
 
@@ -138,7 +138,7 @@ class SNS(EventProvider):
     """
 
     credential = "topic"
-    proof = _SNS_TYPE
+    proof = _TYPE_HEADER
     setup = (
         "Create an HTTPS subscription of the topic for the URL; hookrow confirms it if the ARN of "
         "the topic is in its settings."
@@ -167,7 +167,7 @@ class SNS(EventProvider):
         Raises `ConfigurationError`.
         """
         if not topics or "" in topics:
-            raise ConfigurationError(f"The topic is missing or empty: write {_SNS_LINE}.")
+            raise ConfigurationError(f"The topic is missing or empty: write {_LINE}.")
         self._topics = [_topic(each) for each in topics]
 
     @classmethod
@@ -211,7 +211,7 @@ class SNS(EventProvider):
             "User-Agent": "Amazon Simple Notification Service Agent",
             self.proof: envelope["Type"],
             "x-amz-sns-message-id": envelope["MessageId"],
-            _SNS_TOPIC: topic,
+            _TOPIC_HEADER: topic,
         }
         return ProviderRequest(headers, encode(signed))
 
@@ -222,7 +222,7 @@ class SNS(EventProvider):
 
     def describe_unauthentic(self, head: RequestHead) -> str:
         """Return the fault of the message, its topic, its certificate or its signature."""
-        return _SNS_REASONS[head.context.get(self) or self._error(head) or "wrong"]
+        return _REASONS[head.context.get(self) or self._error(head) or "wrong"]
 
     def read(self, request: Request) -> Sequence[Event]:
         """Return the events in a message, which have its id as their trace id.
@@ -242,7 +242,7 @@ class SNS(EventProvider):
         """
         head, envelope = request.head, decode_object(request.body) or {}
         content, signature = _content(envelope), _signature(envelope)
-        hash_ = _SNS_HASHES.get(str(envelope.get("SignatureVersion")))
+        hash_ = _HASHES.get(str(envelope.get("SignatureVersion")))
         url = envelope.get("SigningCertURL")
         if content is None or signature is None or hash_ is None:
             raise self.refusal(head, "unsigned")
@@ -274,12 +274,12 @@ class SNS(EventProvider):
         return [message]
 
     def _error(self, head: RequestHead) -> str | None:
-        """Return the fault of a head as a key of `_SNS_REASONS`, or None if it has none."""
-        if (head.header(_SNS_RAW) or b"false").lower() != b"false":
+        """Return the fault of a head as a key of `_REASONS`, or None if it has none."""
+        if (head.header(_RAW_HEADER) or b"false").lower() != b"false":
             return "raw"
-        if (head.header(_SNS_TYPE) or b"").decode("latin-1") not in _SNS_FIELDS:
+        if (head.header(_TYPE_HEADER) or b"").decode("latin-1") not in _SIGNED_FIELDS:
             return "missing"
-        topic = head.header(_SNS_TOPIC)
+        topic = head.header(_TOPIC_HEADER)
         if topic is not None and topic.decode("latin-1") not in self._topics:
             return "topic"
         return None
@@ -426,11 +426,11 @@ class _OnlyAmazon(HTTPRedirectHandler):
 def _topic(topic: object) -> str:
     """Return the ARN of a topic. Raises `ConfigurationError` if it is not one."""
     if not isinstance(topic, str):
-        reject("A topic", "a string", topic, _SNS_LINE)
+        reject("A topic", "a string", topic, _LINE)
     if not _is_topic(topic):
         raise ConfigurationError(
             f"The topic {topic!r} is not the ARN of a standard topic: copy it from the topic, and "
-            f"not from a subscription, at Amazon SNS, and write {_SNS_LINE}."
+            f"not from a subscription, at Amazon SNS, and write {_LINE}."
         )
     return topic
 
@@ -456,7 +456,7 @@ def _fetch_nothing(url: str) -> bytes:
 
 def _content(envelope: Fields) -> bytes | None:
     """Return the signed names and values, each on its own line, or None if one is missing."""
-    names = _SNS_FIELDS.get(str(envelope.get("Type")))
+    names = _SIGNED_FIELDS.get(str(envelope.get("Type")))
     if names is None:
         return None
     values = {each: envelope.get(each) for each in names}

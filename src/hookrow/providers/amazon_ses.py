@@ -47,7 +47,7 @@ from hookrow.providers._json import encode
 from hookrow.providers._message_ids import without_domain
 from hookrow.providers._sns import SNS
 
-_SES_DETAILS = {
+_DETAILS = {
     "Bounce": "bounce",
     "Click": "click",
     "Complaint": "complaint",
@@ -61,7 +61,7 @@ _SES_DETAILS = {
 }
 """The field with the details of an event, by its type."""
 
-_SES_RECIPIENTS = {
+_RECIPIENTS = {
     "Bounce": "bouncedRecipients",
     "Complaint": "complainedRecipients",
     "Delivery": "recipients",
@@ -70,7 +70,7 @@ _SES_RECIPIENTS = {
 """The field of the details that lists the recipients. The other types concern all of
 `mail.destination`, because they do not say which of them."""
 
-_SES_EFFECTS: Mapping[str, Sequence[Effect]] = {
+_EFFECTS: Mapping[str, Sequence[Effect]] = {
     "Delivery": (Delivered,),
     "Open": (Opened,),
     "Click": (Clicked,),
@@ -147,22 +147,22 @@ _COMPOSED: Mapping[KindOfEvent, tuple[str, Fields]] = {
 }
 """The type and the details of the event for each kind of notification, without its recipient."""
 
-_MOST_SES_RECIPIENTS = 50
+_MOST_RECIPIENTS = 50
 """SES's limit for an email (https://docs.aws.amazon.com/ses/latest/dg/quotas.html)."""
 
-_SES_ID = re.compile(r"[0-9A-Za-z-]+")
+_MESSAGE_ID = re.compile(r"[0-9A-Za-z-]+")
 """The form of SES's message ids, which contain no @."""
 
 _ADDRESS_FIELDS = {"headers", "commonHeaders"}
 """The fields of `mail` that contain the addresses of all recipients."""
 
-_SES_SET_UP = b"Successfully validated SNS topic"
+_SET_UP = b"Successfully validated SNS topic"
 """The beginning of the text that SES publishes when it is set up to publish events."""
 
-_SES_SET_UP_TYPE = "AmazonSnsSubscriptionSucceeded"
+_SET_UP_TYPE = "AmazonSnsSubscriptionSucceeded"
 """The type of what SES publishes when a topic is set for an identity."""
 
-_SES_SIMULATOR = "@simulator.amazonses.com"
+_SIMULATOR = "@simulator.amazonses.com"
 """The domain of recipients for tests
 (https://docs.aws.amazon.com/ses/latest/dg/send-an-email-from-console.html)."""
 
@@ -208,7 +208,7 @@ class AmazonSES(SNS):
             return [message]
         listed, sent_to = _recipients(event), object_of(event.get("mail")).get("destination")
         is_alone = len(listed) <= 1 and not (isinstance(sent_to, list) and len(sent_to) > 1)
-        if is_alone or not 1 <= len(listed) <= _MOST_SES_RECIPIENTS:
+        if is_alone or not 1 <= len(listed) <= _MOST_RECIPIENTS:
             return [message]
         return [encode(_with_recipient(event, each)) for each in listed]
 
@@ -216,7 +216,7 @@ class AmazonSES(SNS):
     def correct_message_id(stored: str) -> str | None:
         """Return a stored id without brackets and SES's domain; see `BodyParser`."""
         text = without_domain(stored, "amazonses.com")
-        return text if _SES_ID.fullmatch(text) else None
+        return text if _MESSAGE_ID.fullmatch(text) else None
 
     def read_event(self, fields: Fields) -> Reading:
         """Return what an event says about its only recipient.
@@ -237,7 +237,7 @@ class AmazonSES(SNS):
             bounce_type=text_of(details.get("bounceType")),
         )
         identity = None
-        if type_ in _SES_DETAILS and len(listed) <= 1:
+        if type_ in _DETAILS and len(listed) <= 1:
             content = (type_, message_id, recipient, _differences(details))
             identity = " ".join(map(str, content))
         return Reading(type_, recipient, message_id, notifications, identity)
@@ -250,7 +250,7 @@ class AmazonSES(SNS):
             return None
         type_, fields = composed
         details = {"timestamp": rfc3339(at), **fields}
-        if name := _SES_RECIPIENTS.get(type_):
+        if name := _RECIPIENTS.get(type_):
             [about] = fields.get(name, [None])
             details[name] = [recipient if about is None else {"emailAddress": recipient, **about}]
         mail: dict[str, object] = {
@@ -272,22 +272,21 @@ class AmazonSES(SNS):
             },
             "tags": {"ses:configuration-set": ["mail"], "ses:from-domain": ["example.com"]},
         }
-        return encode({"eventType": type_, "mail": mail, _SES_DETAILS[type_]: details})
+        return encode({"eventType": type_, "mail": mail, _DETAILS[type_]: details})
 
     def explain(self, body: bytes) -> str | None:
         """Return why a body is not supported, in a sentence, or None if it is. Never raises."""
         if len(_recipients(decode_object(body) or {})) > 1:
-            return f"The event has more than {_MOST_SES_RECIPIENTS} recipients."
+            return f"The event has more than {_MOST_RECIPIENTS} recipients."
         return super().explain(body)
 
     def is_test(self, event: Event) -> bool:
         """Return whether SES published the event when it was set up, or for its simulator."""
         return (
-            event.body.startswith(_SES_SET_UP)
-            or event.unsupported.record_type == _SES_SET_UP_TYPE
+            event.body.startswith(_SET_UP)
+            or event.unsupported.record_type == _SET_UP_TYPE
             or any(
-                (each.recipient or "").lower().endswith(_SES_SIMULATOR)
-                for each in event.notifications
+                (each.recipient or "").lower().endswith(_SIMULATOR) for each in event.notifications
             )
         )
 
@@ -308,12 +307,12 @@ def _type(event: Fields) -> str | None:
 
 
 def _details(event: Fields) -> Fields:
-    return object_of(event.get(_SES_DETAILS.get(_type(event) or "", "")))
+    return object_of(event.get(_DETAILS.get(_type(event) or "", "")))
 
 
 def _recipients(event: Fields) -> Sequence[Any]:
     """Return the recipients that an event is about: addresses, or objects with one."""
-    name = _SES_RECIPIENTS.get(_type(event) or "")
+    name = _RECIPIENTS.get(_type(event) or "")
     if name is None:
         listed = object_of(event.get("mail")).get("destination")
     else:
@@ -331,8 +330,8 @@ def _with_recipient(event: Fields, recipient: object) -> Fields:
     }
     alone = {**event, "mail": {**kept, "destination": [address]}}
     type_ = _type(event) or ""
-    if name := _SES_RECIPIENTS.get(type_):
-        alone[_SES_DETAILS[type_]] = {**_details(event), name: [recipient]}
+    if name := _RECIPIENTS.get(type_):
+        alone[_DETAILS[type_]] = {**_details(event), name: [recipient]}
     return alone
 
 
@@ -351,7 +350,7 @@ def _effects(event: Fields) -> Sequence[Effect]:
         case "Complaint" if details.get("complaintFeedbackType") == "not-spam":
             return ()  # the recipient took the email out of the spam folder
         case _:
-            return _SES_EFFECTS.get(type_ or "", ())
+            return _EFFECTS.get(type_ or "", ())
 
 
 def _bounce_effects(bounce: Fields) -> Sequence[Effect]:

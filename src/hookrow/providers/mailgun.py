@@ -52,11 +52,11 @@ from hookrow.providers._forms import decode_form, encode_keys
 from hookrow.providers._json import encode
 from hookrow.providers._message_ids import in_brackets
 
-_LONGEST_RETRY = 12 * 3600
+_OLDEST_SIGNATURE = 12 * 3600
 """Seconds for which a signature is accepted: Mailgun repeats a request for eight hours and, as
 others report, with the original signature."""
 
-_LARGEST_LEAD = 300
+_MOST_AHEAD = 300
 """Seconds by which the time of a signature may be ahead of this clock."""
 
 _JSON_TYPE = b"application/json"
@@ -173,7 +173,7 @@ class Mailgun(EventProvider):
     proof = "Content-Type"  # which says whether the body has a signature
     wrong_signature = "the key differs"  # nothing else is signed
     tolerance: ClassVar[str] = (
-        f"{_LONGEST_RETRY // 3600} hours ago, or {_LARGEST_LEAD // 60} minutes ahead"
+        f"{_OLDEST_SIGNATURE // 3600} hours ago, or {_MOST_AHEAD // 60} minutes ahead"
     )
     hard_bounce = _PERMANENT
     probe_change: ClassVar[Notification] = PROBE_SUPPRESSION
@@ -308,7 +308,7 @@ class Mailgun(EventProvider):
             raise self.refusal(request.head, "missing")
         if not _is_timestamp(timestamp):
             raise self.refusal(request.head, "wrong")
-        if not -_LARGEST_LEAD <= self._clock() - int(timestamp) <= _LONGEST_RETRY:
+        if not -_MOST_AHEAD <= self._clock() - int(timestamp) <= _OLDEST_SIGNATURE:
             raise self.refusal(request.head, "expired")
         for position, key in enumerate(self._keys):
             expected = _sign(key, timestamp, token).encode()

@@ -80,8 +80,8 @@ document whether each repetition has a new signature."""
 _MOST_AHEAD = 300
 """Seconds by which the time of a signature may be ahead of this clock."""
 
-_SENDGRID_SIGNATURE = "X-Twilio-Email-Event-Webhook-Signature"
-_SENDGRID_TIME = "X-Twilio-Email-Event-Webhook-Timestamp"
+_SIGNATURE_HEADER = "X-Twilio-Email-Event-Webhook-Signature"
+_TIME_HEADER = "X-Twilio-Email-Event-Webhook-Timestamp"
 
 _DROP_REASONS = {
     "bounced address": HARD_BOUNCE,
@@ -90,7 +90,7 @@ _DROP_REASONS = {
 }
 """The reasons for which SendGrid drops emails to a suppressed address, in lower case."""
 
-_SENDGRID_EFFECTS: Mapping[str, Sequence[Effect]] = {
+_EFFECTS: Mapping[str, Sequence[Effect]] = {
     "delivered": (Delivered,),
     "open": (Opened,),
     "click": (Clicked,),
@@ -105,7 +105,7 @@ _GROUP_EFFECTS: Mapping[str, Sequence[Effect]] = {
 
 _VISIT: Fields = {"useragent": CLIENT_AGENT, "ip": CLIENT_ADDRESS}
 
-_SENDGRID_COMPOSED: Mapping[KindOfEvent, Fields] = {
+_COMPOSED: Mapping[KindOfEvent, Fields] = {
     Delivered: {"event": "delivered", "response": "250 2.0.0 OK", "tls": 1},
     Opened: {"event": "open", "sg_content_type": "html", "sg_machine_open": False, **_VISIT},
     Clicked: {"event": "click", "url": LINK, "url_offset": {"index": 0, "type": "html"}, **_VISIT},
@@ -150,16 +150,16 @@ _IDENTIFYING = (
 )
 """The fields that distinguish events; see `SendGrid.read_event`."""
 
-_SENDGRID_TEST = "example@test.com"
+_TEST_RECIPIENT = "example@test.com"
 """The recipient of the events of "Test Your Integration"."""
 
 _MOST_DIGITS = 12
 """The largest number of digits of a time in seconds; that of the present has 10."""
 
-_SENDGRID_ID = re.compile(r"([A-Za-z0-9_-]+)(\.[^@]*)?(@.*ismtpd.*)?")
+_MESSAGE_ID = re.compile(r"([A-Za-z0-9_-]+)(\.[^@]*)?(@.*ismtpd.*)?")
 """A message id, and what `sg_message_id` and `smtp-id` append to it."""
 
-_SENDGRID_LINE = 'SendGrid("MFkwEwYH...")'
+_LINE = 'SendGrid("MFkwEwYH...")'
 
 
 class SendGrid(EventProvider):
@@ -193,7 +193,7 @@ class SendGrid(EventProvider):
     options: ClassVar[Mapping[str, Option]] = MappingProxyType(
         {"message_id_key": Option(), "groups": Option(bool)}
     )
-    proof = _SENDGRID_SIGNATURE
+    proof = _SIGNATURE_HEADER
     wrong_signature = "the key differs, or the body was changed on its way"
     tolerance: ClassVar[str] = (
         f"{_OLDEST_SIGNATURE // 3600} hours ago, or {_MOST_AHEAD // 60} minutes ahead"
@@ -245,10 +245,7 @@ class SendGrid(EventProvider):
 
     def admit(self, head: RequestHead) -> str | None:
         """Return None if the head has a signature and its time, otherwise a challenge."""
-        if (
-            not head.header(_SENDGRID_SIGNATURE)
-            or (timestamp := head.header(_SENDGRID_TIME)) is None
-        ):
+        if not head.header(_SIGNATURE_HEADER) or (timestamp := head.header(_TIME_HEADER)) is None:
             return challenge_of("missing")
         age = self._age(timestamp)
         if age is None:
@@ -257,12 +254,12 @@ class SendGrid(EventProvider):
 
     def describe_unauthentic(self, head: RequestHead) -> str:
         """Return which header is missing or wrong, or that no key fits; see `Provider`."""
-        for name in (_SENDGRID_SIGNATURE, _SENDGRID_TIME):
+        for name in (_SIGNATURE_HEADER, _TIME_HEADER):
             if not head.header(name):
                 return f"it has no {name}: turn on the signed event webhook at SendGrid"
-        age = self._age(head.header(_SENDGRID_TIME) or b"")
+        age = self._age(head.header(_TIME_HEADER) or b"")
         if age is None:
-            return f"its {_SENDGRID_TIME} is not a number of seconds"
+            return f"its {_TIME_HEADER} is not a number of seconds"
         if age < -_MOST_AHEAD:
             return "it was signed in the future, by this machine's clock"
         if age > _OLDEST_SIGNATURE:
@@ -277,10 +274,10 @@ class SendGrid(EventProvider):
     def verify(self, request: Request) -> None:
         """Raise `Unauthentic` if no key verifies the signature."""
         try:
-            signature = b64decode(request.head.header(_SENDGRID_SIGNATURE) or b"", validate=True)
+            signature = b64decode(request.head.header(_SIGNATURE_HEADER) or b"", validate=True)
         except (binascii.Error, ValueError):
             raise Unauthentic(challenge_of("wrong")) from None
-        content = (request.head.header(_SENDGRID_TIME) or b"") + request.body
+        content = (request.head.header(_TIME_HEADER) or b"") + request.body
         for position, key in enumerate(self._keys):
             try:
                 key.verify(signature, content, ECDSA(SHA256()))
@@ -299,15 +296,15 @@ class SendGrid(EventProvider):
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "SendGrid Event API",
-            _SENDGRID_SIGNATURE: b64encode(signature).decode(),
-            _SENDGRID_TIME: timestamp,
+            _SIGNATURE_HEADER: b64encode(signature).decode(),
+            _TIME_HEADER: timestamp,
         }
         return ProviderRequest(headers, array)
 
     def compose(self, notification: Notification) -> bytes | None:
         """Return the body of an event; see `BuiltIn`."""
         kind, at, id_ = kind_of_event(notification), notification.at, notification.message_id
-        composed = {**_SENDGRID_COMPOSED, **_GROUP_COMPOSED} if self._groups else _SENDGRID_COMPOSED
+        composed = {**_COMPOSED, **_GROUP_COMPOSED} if self._groups else _COMPOSED
         fields = composed.get(kind)
         if fields is None or at is None:
             return None
@@ -348,7 +345,7 @@ class SendGrid(EventProvider):
 
     def is_test(self, event: Event) -> bool:
         """Return whether the event is one of those of "Test Your Integration"; see `Provider`."""
-        return event.unsupported.recipient == _SENDGRID_TEST
+        return event.unsupported.recipient == _TEST_RECIPIENT
 
     def field_names(self, notification: Notification) -> tuple[str, str]:
         """Return the names that the recipient and the message id have in an event."""
@@ -362,7 +359,7 @@ class SendGrid(EventProvider):
         """
         if self._message_id_key is not None:
             return stored
-        found = _SENDGRID_ID.fullmatch(without_brackets(stored))
+        found = _MESSAGE_ID.fullmatch(without_brackets(stored))
         return found and found[1]
 
     def _message_id(self, fields: Fields) -> str | None:
@@ -381,9 +378,7 @@ class SendGrid(EventProvider):
                 reason = _DROP_REASONS.get(str(fields.get("reason")).lower())
                 return (reason,) if reason else ()
             case str() as type_:
-                effects = (
-                    {**_SENDGRID_EFFECTS, **_GROUP_EFFECTS} if self._groups else _SENDGRID_EFFECTS
-                )
+                effects = {**_EFFECTS, **_GROUP_EFFECTS} if self._groups else _EFFECTS
                 return effects.get(type_, ())
             case _:
                 return ()
@@ -413,7 +408,7 @@ def _check_name(name: object) -> None:
 def _public_key(key: object) -> EllipticCurvePublicKey:
     """Return a verification key. Raises `ConfigurationError` if it is not valid."""
     if not isinstance(key, bytes | str):
-        reject("A verification key", "bytes or a string", key, _SENDGRID_LINE)
+        reject("A verification key", "bytes or a string", key, _LINE)
     try:
         encoded = b64decode(key, validate=True) if isinstance(key, str) else key
         loaded = load_der_public_key(encoded)
