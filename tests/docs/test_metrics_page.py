@@ -1,4 +1,4 @@
-"""The metrics page is complete, its Python runs, and promtool accepts rules and dashboard."""
+"""The metrics page is complete, its Python runs, and the tools accept rules, panels and example."""
 
 import json
 import re
@@ -27,7 +27,9 @@ PAGE = (ROOT / "docs/how-to/metrics.md").read_text(encoding="utf-8")
 RULES = ROOT / "docs/how-to/metrics/alerts.yml"
 PANELS = json.loads((ROOT / "docs/how-to/metrics/grafana.json").read_text())["panels"]
 ASKED = Request(RequestHead("GET", "/metrics", ()), b"")
-PROMTOOL = shutil.which("promtool")
+ALERTS = [Path(__file__).with_name(name) for name in ("alerts.yml", "alerts_of_days.yml")]
+PROMTOOL, AMTOOL = shutil.which("promtool"), shutil.which("amtool")
+SEVERITIES = ("warning", "critical")
 
 
 @pytest.fixture
@@ -55,16 +57,16 @@ def expressions() -> Iterator[str]:
             yield target["expr"].replace("$__rate_interval", "5m").replace("$job", ".*")
 
 
-def check(*arguments: object, stdin: str | None = None) -> str:
-    """Run promtool, which must succeed; return its output."""
-    command = [str(PROMTOOL), *map(str, arguments)]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+def run(*command: object, stdin: str | None = None) -> str:
+    """Run a program, which must succeed; return its output."""
+    typed = list(map(str, command))
+    done = subprocess.run(typed, input=stdin, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def test_the_table_lists_every_metric_and_label_value(text: str) -> None:
-    documented = re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)
+    documented = re.findall(r"^\| `(hookrow_\w+)` \|", PAGE, re.MULTILINE)
     assert sorted(documented) == sorted(kinds(text))
     values = {
         value for _, value in re.findall(r'(type|outcome|refusal|result|subject)="(\w+)"', text)
@@ -84,12 +86,34 @@ def test_rules_use_existing_metrics_and_the_dashboard_uses_all(text: str) -> Non
 
 @pytest.mark.skipif(PROMTOOL is None, reason="no promtool: it is in Debian's prometheus")
 def test_promtool_accepts_the_rules_and_alerts_fire(text: str, tmp_path: Path) -> None:
-    check("check", "metrics", stdin=text)
+    run(PROMTOOL, "check", "metrics", stdin=text)
     rules = [{"record": f"r{n}", "expr": each} for n, each in enumerate(expressions())]
     file = tmp_path / "rules.yml"  # JSON is YAML
     file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
-    assert f"{len(rules)} rules found" in check("check", "rules", RULES, file)
-    check("test", "rules", Path(__file__).with_name("alerts.yml"))
+    assert f"{len(rules)} rules found" in run(PROMTOOL, "check", "rules", RULES, file)
+    run(PROMTOOL, "test", "rules", *ALERTS)
+
+
+def test_every_alert_is_tested_and_documented() -> None:
+    """At least one test names it; the page lists all in their order."""
+    alerts = re.findall(r"- alert: (\w+)", RULES.read_text())
+    tested = " ".join(path.read_text() for path in ALERTS)
+    assert [name for name in alerts if not re.search(rf"\b{name}\b", tested)] == []
+    documented = dict(re.findall(r"^\| `(Hookrow\w+)` \| (\w+) \|", PAGE, re.MULTILINE))
+    assert list(documented) == alerts
+    assert list(documented.values()) == re.findall(r"severity: (\w+)", RULES.read_text())
+
+
+@pytest.mark.skipif(AMTOOL is None, reason="no amtool: it is in Debian's prometheus-alertmanager")
+def test_alertmanager_accepts_the_example(tmp_path: Path) -> None:
+    """Alerts reach Slack, and critical ones the mailbox as well."""
+    *_, example = read_blocks("docs/how-to/metrics.md", "yaml")
+    file = tmp_path / "alertmanager.yml"
+    file.write_text(example)
+    run(AMTOOL, "check-config", file)
+    route = ("config", "routes", "test", "--config.file", file)
+    received = [run(AMTOOL, *route, f"severity={each}").strip() for each in SEVERITIES]
+    assert received == ["slack", "mail,slack"]
 
 
 def test_every_python_block_runs(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
