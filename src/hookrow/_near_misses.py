@@ -82,11 +82,11 @@ def near_misses(store: SQLStore, entry: StoredEntry, parsers: Parsers) -> Sequen
 
 
 class _Search:
-    """Finds the rows of an entry's tenant, also those that a flag in `where` hides."""
+    """Finds the rows of an entry's tenant, also those that a marker in `where` hides."""
 
     def __init__(self, store: SQLStore, own: Entry[BodyParser]) -> None:
         self._store, self._own = store, own
-        self._flags = store.role_tables.flags
+        self._markers = store.role_tables.markers
 
     def dispatches(self, message_id: str, in_body: Collection[str]) -> Iterator[NearMiss]:
         """Yield those with another form of a message id, unless one has it as it is.
@@ -151,10 +151,10 @@ class _Search:
                 yield NearMiss("subscriber", row.owner, row.owner_email, text)
 
     def _find(self, keys: LookupKeys) -> tuple[Rows, Rows]:
-        """Return the rows that `where` does not hide, and these with those that a flag hides."""
+        """Return the rows that `where` does not hide, and these with those that a marker hides."""
         with self._store.reading(hidden=True) as reading:
             found = reading.find(keys)
-        if not any(self._flags.values()):
+        if not any(self._markers.values()):
             return found, found
         # Later, so that a row that is inserted in between is not described as hidden.
         with self._store.reading() as reading:
@@ -186,7 +186,7 @@ class _Search:
 
     def _hidden(self, role: str) -> str:
         """Return the sentence about a row that `where` hides, to follow another one."""
-        columns = ", ".join(map(repr, self._flags[role]))
+        columns = ", ".join(map(repr, self._markers[role]))
         return f" `where` hides this row: see its {columns}."
 
 

@@ -23,7 +23,7 @@ OWNER = "o"
 """The alias of the subscribers' table in the join that finds a dispatch's owner."""
 
 
-_KINDS_OF_FLAGS = {"boolean", "date", "datetime"}
+_KINDS_OF_MARKERS = {"boolean", "date", "datetime"}
 
 
 class RoleTables:
@@ -50,11 +50,11 @@ class RoleTables:
             for name, role in schema.roles.items()
         }
         """By role: the columns of `where`, each with the value of the rows that are not hidden."""
-        self.flags: Mapping[str, Sequence[str]] = {
-            name: [column.name for column, _ in hiding if column.kind in _KINDS_OF_FLAGS]
+        self.markers: Mapping[str, Sequence[str]] = {
+            name: [column.name for column, _ in hiding if column.kind in _KINDS_OF_MARKERS]
             for name, hiding in self.hiding.items()
         }
-        """By role: the columns of `where` that can only be a state of a row, such as deleted.
+        """By role: the columns of `where` that can only mark a row, for example as deleted.
 
         Others may stand for a tenant, also if they are null."""
         self.tenants: Mapping[str, Column] = {
@@ -98,14 +98,14 @@ class RoleTables:
         )
 
     def with_hidden(self) -> RoleTables:
-        """Return the same tables with the rows that `where` hides by one of the `flags` only."""
+        """Return the same tables with the rows that `where` hides by one of the `markers` only."""
         roles: dict[str, Any] = {
             name: replace(
                 role,
                 where={
                     column: value
                     for column, value in role.where.items()
-                    if column not in self.flags[name]
+                    if column not in self.markers[name]
                 },
             )
             for name, role in self.schema.roles.items()
