@@ -30,7 +30,7 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._row_counts import ListCount
 from hookrow.stores.sql._suppressions import Filter, SuppressionRange, find_causes
 from own_tables import attached
-from times import HOUR
+from times import HOUR, MINUTE
 
 engine = pytest.fixture(empty_engine)
 """A database for a host's tables."""
@@ -148,6 +148,17 @@ def test_a_flag_that_the_host_has_set_has_no_cause(engine: Engine, schema: Schem
         found = store.suppressions.read(SuppressionRange(), Filter(), limit=10)
         assert [each.email for each in found] == [ADA]
         assert find_causes(store.suppressions, found) == {}
+
+
+def test_the_cause_of_a_flag_is_the_newest_of_many_changes(engine: Engine) -> None:
+    create(engine)
+    with closing(SQLStore(engine, SCHEMA)) as store:
+        for number in range(40):
+            event = arrival(Suppressed(ADA, None, NOON + number * MINUTE, "HardBounce"))
+            record(store, [replace(event, body=b"%d" % number)])
+        [found] = store.suppressions.read(SuppressionRange(), Filter(), limit=10)
+        causes = find_causes(store.suppressions, [found])
+    assert causes[found.cursor].changed_at == NOON + 39 * MINUTE
 
 
 def test_the_cause_of_a_flag_is_unknown_if_tenants_share_an_address(engine: Engine) -> None:

@@ -234,18 +234,20 @@ class SQLSuppressions:
         return {key: str(name[0] if name else key) for key, *name in rows}
 
     def changes(self, recipients: Collection[str], *, limit: int) -> Iterable[LoggedChange]:
-        """Return the changes that the log has of the recipients, in any order.
+        """Return the newest changes that the log has of the recipients.
 
         The recipients are those of `stored_recipient`. Returns nothing without a log.
         """
         if self._schema.log is None or not recipients:
             return ()
         dialect = self._database.dialect
-        # A parameter for each: for one that holds all, MariaDB may read the whole log.
+        # A parameter for each: for one that holds all, MariaDB may read the whole log. The order is
+        # that of an expression, so that the index of the recipients is used, not the primary key.
         marks = ", ".join(["%s"] * len(recipients))
         sql = (
             f"SELECT {', '.join(LoggedChange._fields)} FROM {dialect.table(self._schema.log)} "
-            f"WHERE {HAS_CHANGED} AND {dialect.changed_recipient} IN ({marks}) LIMIT {limit}"
+            f"WHERE {HAS_CHANGED} AND {dialect.changed_recipient} IN ({marks}) "
+            f"ORDER BY id + 0 DESC LIMIT {limit}"
         )
         with self._database.reading() as connection:
             rows = connection.fetch(sql, [*recipients])

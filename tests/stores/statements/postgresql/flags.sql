@@ -394,7 +394,7 @@ SELECT NULL, s."email", substr(CAST('' AS text), 1, 1000), '', s."id" FROM "peop
 SELECT count(*) FROM (SELECT 1 FROM "people" AS s WHERE s."suppressed_at" IS TRUE ORDER BY s."id" DESC LIMIT 10) AS found;
 
 -- changes in the log
-SELECT id, message_id, recipient, reason, entry, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded', 'unmapped') AND recipient IN (%s) LIMIT 10;
+SELECT id, message_id, recipient, reason, entry, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded', 'unmapped') AND recipient IN (%s) ORDER BY id + 0 DESC LIMIT 10;
 
 -- emails that begin with a text
 SELECT s."email" FROM (SELECT s."id", s."email", s."suppressed_at" FROM "people" AS s WHERE lower(s."email" COLLATE "C") >= %s::text ORDER BY lower(s."email" COLLATE "C") LIMIT 10) AS s WHERE s."email" IS NOT NULL;

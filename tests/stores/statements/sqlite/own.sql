@@ -200,7 +200,7 @@ SELECT s."suppressed_at", CAST(s."email" AS TEXT), substr(coalesce(CAST(s."suppr
 SELECT count(*) FROM (SELECT 1 FROM "hookrow_subscribers" AS s WHERE s."suppressed_at" IS NOT NULL ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10) AS found;
 
 -- changes in the log
-SELECT id, message_id, recipient, reason, entry, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded', 'unmapped') AND recipient IN (%s) LIMIT 10;
+SELECT id, message_id, recipient, reason, entry, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded', 'unmapped') AND recipient IN (%s) ORDER BY id + 0 DESC LIMIT 10;
 
 -- lists
 SELECT id, name FROM hookrow_lists ORDER BY name, id LIMIT 10;

@@ -67,7 +67,7 @@ SELECT s."suppressed_at", CAST(s."email" AS TEXT), substr(coalesce(CAST(s."suppr
 SELECT count(*) FROM (SELECT 1 FROM "people" AS s WHERE s."suppressed_at" IS NOT NULL AND s."deleted_at" IS NULL ORDER BY s."suppressed_at" DESC, s."id" DESC LIMIT 10) AS found;
 
 -- changes in the log
-SELECT id, message_id, recipient, reason, entry, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded', 'unmapped') AND recipient IN (%s) LIMIT 10;
+SELECT id, message_id, recipient, reason, entry, occurred_at, received_at, last_received_at FROM "hookrow_notifications" WHERE (record_type = 'SubscriptionChange' OR reason IS NOT NULL) AND outcome IN ('dispatch_not_found', 'recipient_mismatch', 'recorded', 'unmapped') AND recipient IN (%s) ORDER BY id + 0 DESC LIMIT 10;
 
 -- emails that begin with a text
 SELECT CAST(s."email" AS TEXT) FROM (SELECT s."id", s."email", s."suppressed_at", s."suppression_reason", s."suppression_changed_at", s."deleted_at" FROM "people" AS s WHERE lower(s."email") >= %s ORDER BY lower(s."email") LIMIT 10) AS s WHERE s."email" IS NOT NULL AND s."deleted_at" IS NULL;
