@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from celery.contrib.testing.worker import start_worker
+from celery.signals import setup_logging
 
 from command import clean_environment
 from engines import opened
@@ -237,6 +238,13 @@ def test_the_values_of_a_change(hookrow_store: SQLStore) -> None:
     parsed = doctest.DocTestParser().get_doctest(session, {"store": hookrow_store}, PAGE, PAGE, 0)
     assert doctest.DocTestRunner().run(parsed).failed == 0
     assert parsed.examples
+
+
+def keep_logging(**settings: object) -> None:
+    """Configure nothing: a worker would set the level of the root logger for all later tests."""
+
+
+setup_logging.connect(keep_logging)
 
 
 def test_celery(monkeypatch: pytest.MonkeyPatch, sqlite_url: str) -> None:

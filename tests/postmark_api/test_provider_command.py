@@ -393,7 +393,7 @@ class TestEntries:
                 f"{THREE}\ntoken_file = 'none'",
                 "Correct HOOKROW_PROVIDERS_OTHER_TOKEN_FILE, or token_file in [providers.other].",
             ),
-            (f"{THREE}\ntoken = 1", "[providers.other]: token must be text."),
+            (f"{THREE}\ntoken = 1", "[providers.other]: token must be text, not int: write"),
             (f"{THREE}\ntokn = 'a'", "postmark has no setting 'tokn'. Did you mean 'token'?"),
             (f"{TWO}[providers.mailgun]\ntoken = 'a'", "mailgun has no setting 'token'."),
         ],

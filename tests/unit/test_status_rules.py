@@ -79,6 +79,19 @@ def test_the_worst_comes_first() -> None:
     assert found.findings[0] == Finding(BROKEN, StatusSubject.WRITES, "It is away.", "Start it.")
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("2 faults:\n- No column.\n- No table.", "The tables have 2 faults."),
+        ('No column.\nTo correct the mapping, write ...:\n\nemail = "adr"', "No column."),
+    ],
+)
+def test_a_finding_is_one_line(text: str, reason: str) -> None:
+    """`hookrow check` shows all faults of a mapping and the lines to write below the status."""
+    found = finding(fault=CheckResult(Level.ERROR, "tables", text))
+    assert (found.reason, found.remedy) == (reason, "`hookrow check` has the details.")
+
+
 def test_notifications_that_got_a_503() -> None:
     """The next one would, too; or some of the last hundred have; or some in the hourly counts."""
     why = "The last 3 notifications got a 503: the disk is full."

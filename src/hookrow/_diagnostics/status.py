@@ -377,7 +377,13 @@ def _spool_or_error(read: Callable[[], SpoolState | None]) -> SpoolState | str |
 def _writes(fault: CheckResult | None) -> Iterator[Finding]:
     if fault is not None:
         remedy = fault.remedy or "`hookrow check` has the details."
-        yield Finding(StatusLevel.BROKEN, StatusSubject.WRITES, fault.text, remedy)
+        yield Finding(StatusLevel.BROKEN, StatusSubject.WRITES, _summary(fault), remedy)
+
+
+def _summary(fault: CheckResult) -> str:
+    """Return one line: further ones list the faults of a mapping, or correct it."""
+    first, *_ = fault.text.split("\n")
+    return f"The {fault.subject} have {first[:-1]}." if first.endswith(" faults:") else first
 
 
 def _process_findings(process: ProcessFacts, now: datetime) -> Iterator[Finding]:
