@@ -39,12 +39,29 @@ def listed(names: Sequence[str], word: str = "and") -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class DeclaredColumn:
+    """What a model declares about a column for every database.
+
+    `kind` is text, integer, boolean, date, time or datetime, or empty for any other type, of which
+    only the database knows what it holds. `length` is that of a text, in characters.
+    """
+
+    name: str
+    type_name: str
+    kind: str
+    nullable: bool
+    generated: bool
+    length: int | None = None
+    labels: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Model(ABC):
     """The table and the columns of a class.
 
     `columns` contains the columns by attribute, and `strings` by the strings that stand for them in
     a mapping. `key` is the column of the primary key, or None if it has several. `label` is the
-    name that Django has for the model, or None.
+    name that Django has for the model, or None. `declared` describes the columns, by their names.
     """
 
     cls: type[Any]
@@ -53,6 +70,7 @@ class Model(ABC):
     strings: Mapping[str, str]
     key: str | None
     label: str | None
+    declared: Mapping[str, DeclaredColumn]
 
     @property
     def name(self) -> str:
@@ -268,6 +286,46 @@ def _read_mapped(cls: type[Any], mapper: Any) -> Model:  # noqa: ANN401 - a Mapp
         {str.__str__(each.name): str.__str__(each.name) for each in table.columns},
         keys[0] if len(keys) == 1 else None,
         None,
+        {str.__str__(each.name): _declared(each) for each in table.columns},
+    )
+
+
+_KINDS_OF_TYPES = (
+    ("Boolean", "boolean"),
+    ("Integer", "integer"),
+    ("Date", "date"),
+    ("Time", "time"),
+    ("DateTime", "datetime"),
+    ("Enum", ""),
+    ("String", "text"),
+)
+"""The kinds of the types of SQLAlchemy, by the first one that is the class or a base of it."""
+
+
+def _declared(column: Any) -> DeclaredColumn:  # noqa: ANN401 - a Column
+    """Describe a column of a table. The types of one database say nothing, nor do those of hosts.
+
+    `TINYINT(1)` of MariaDB, for example, is a boolean although it is an integer.
+    """
+    types: Any = sys.modules["sqlalchemy.types"]
+    type_ = column.type
+    sqlmodel = sys.modules.get("sqlmodel")
+    if sqlmodel is not None and type(type_) is sqlmodel.AutoString:
+        type_ = type_.impl  # of the same length, except on databases that need one
+    kind = ""
+    # Types of one database, or of the host, are in other modules.
+    is_generic = type(type_).__module__ == types.String.__module__
+    # SQLAlchemy 2 has no public name for the types of `with_variant`.
+    if is_generic and not type_._variant_mapping:  # noqa: SLF001 - only read
+        bases = {name: getattr(types, name) for name, _ in _KINDS_OF_TYPES}
+        kind = next((kind for name, kind in _KINDS_OF_TYPES if isinstance(type_, bases[name])), "")
+    return DeclaredColumn(
+        str.__str__(column.name),
+        str(type_) if kind else "",
+        kind,
+        nullable=column.nullable,
+        generated=column.computed is not None,
+        length=type_.length if kind == "text" else None,
     )
 
 
@@ -334,4 +392,34 @@ def _read_django(cls: type[Any]) -> Model:
     if key is not None:
         fields["pk"] = key
     table = meta.db_table.strip('"').replace('"."', ".")  # `"crm"."people"` names a schema, too
-    return _DjangoModel(cls, table, fields, fields, key, meta.label)
+    declared = {each.column: _declared_field(each) for each in meta.concrete_fields}
+    return _DjangoModel(cls, table, fields, fields, key, meta.label, declared)
+
+
+_KINDS_OF_FIELDS = {
+    "BooleanField": "boolean",
+    **dict.fromkeys(("IntegerField", "BigIntegerField", "SmallIntegerField"), "integer"),
+    "DateField": "date",
+    "TimeField": "time",
+    "DateTimeField": "datetime",
+    **dict.fromkeys(("CharField", "TextField"), "text"),
+}
+"""By what Django calls the internal type of a field."""
+
+
+def _declared_field(field: Any) -> DeclaredColumn:  # noqa: ANN401 - a Field
+    """Describe the column of a field. Only Django's own fields have a known type.
+
+    The table of a model that Django does not manage may differ from the model.
+    """
+    is_managed = field.model._meta.managed
+    is_known = is_managed and type(field).__module__.startswith("django.db.models.")
+    kind = _KINDS_OF_FIELDS.get(field.get_internal_type(), "") if is_known else ""
+    return DeclaredColumn(
+        field.column,
+        type(field).__name__,
+        kind,
+        nullable=field.null or not is_managed,
+        generated=getattr(field, "generated", False),
+        length=field.max_length if kind == "text" else None,
+    )

@@ -138,6 +138,12 @@ def test_hints_of_a_path(folder: Path) -> None:
     )
     models.write_text(MODELS.replace("DateTimeField(null=True)", "DateTimeField()", 1))
     assert "HINT: To drop NOT NULL, add null=True to the field" in named.run("check").stderr
+    models.write_text(
+        MODELS.replace("DateTimeField(null=True)", "DateTimeField()", 1).replace("opened_at", "x")
+    )
+    found = named.run("check").stderr
+    assert "The role 'dispatches' needs opened_at" in found
+    assert "The column 'suppressed_at' of 'shop_person' is NOT NULL" in found
 
 
 def test_migrations_are_not_stopped(folder: Path) -> None:

@@ -42,7 +42,7 @@ class Reader(Base):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     email: Mapped[str]
-    suppressed_at: Mapped[str]
+    suppressed_at: Mapped[str | None]
 
 
 def test_attributes_stand_for_fields_as_their_names_do() -> None:

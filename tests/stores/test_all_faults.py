@@ -293,18 +293,18 @@ DISPATCHES = Role(
 
 
 class Reader(Base):
-    """A model of the columns that its table has, which are unsuitable."""
+    """A model that lacks the constraints of its table."""
 
     __tablename__ = "readers"
 
     id: Mapped[int] = mapped_column(primary_key=True)
     email: Mapped[str]
-    muted: Mapped[datetime] = mapped_column("suppressed_at")
-    suppression_reason: Mapped[str]
+    muted: Mapped[datetime | None] = mapped_column("suppressed_at")
+    suppression_reason: Mapped[str | None]
 
 
 def test_unsuitable_columns_of_a_model(empty_database_url: str) -> None:
-    """The model declares them, so it is changed first."""
+    """The model has them, so it is changed first."""
     url = empty_database_url
     create_ordinary(url)
     timestamp = kind_of(url).types["timestamp"]

@@ -21,11 +21,11 @@ from copying import replace
 from databases import MARIADB, NAMES, POSTGRESQL, kind_of
 from engines import database_user, opened, run
 from hookrow import Role, Schema, SchemaMismatch, Suppressed
+from hookrow._core.column_rules import reason_values
 from hookrow._core.notification import KNOWN_REASONS
 from hookrow.providers.resend import _REASONS
 from hookrow.stores._errors import Unavailable
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql._needs import reason_values
 
 WHY = "people.suppression_reason"
 

@@ -6,17 +6,28 @@ from typing import Any
 
 import pytest
 from sqlalchemy import (
+    JSON,
+    Boolean,
     Column,
+    Computed,
+    Date,
+    DateTime,
+    Enum,
     ForeignKey,
     Integer,
     MetaData,
     StaticPool,
     String,
     Table,
+    Text,
+    Time,
+    TypeDecorator,
     create_engine,
     func,
     select,
 )
+from sqlalchemy.dialects.mysql import TINYINT
+from sqlalchemy.dialects.postgresql import CITEXT
 from sqlalchemy.ext.associationproxy import association_proxy
 from sqlalchemy.ext.declarative import DeferredReflection
 from sqlalchemy.ext.hybrid import hybrid_property
@@ -606,3 +617,177 @@ def test_the_mistakes_of_all_roles_are_in_one_error() -> None:
         "The role 'dispatches' needs provider_message_id and delivered_at",
     ]
     assert "Its other attribute is code." in caught.value.faults[-1].text
+
+
+class Wrapped(TypeDecorator[str]):
+    """A type of the host, whose values are shorter than those that it gets."""
+
+    impl = String(2)
+    cache_ok = True
+
+
+def faults_of(*columns: Any, reasons: Any = None, **options: Any) -> list[str]:  # noqa: ANN401 - of any type
+    """Return the faults of a model with columns in place of its usual ones."""
+    usual: list[Column[Any]] = [
+        Column("id", Integer, primary_key=True),
+        Column("email", String, nullable=False),
+        Column("suppressed_at", DateTime),
+        Column("suppression_reason", String(17)),
+        Column("suppression_changed_at", DateTime),
+        Column("updated_at", DateTime),
+    ]
+    given = {each.name for each in columns}
+    others = [each for each in usual if each.name not in given]
+    table = Table("readers", MetaData(), *columns, *others)
+    cls: Any = type("Reader", (), {})
+    registry().map_imperatively(cls, table)
+    arguments = {name: getattr(cls, each) for name, each in options.items() if name == "touch"}
+    arguments |= {name: each for name, each in options.items() if name == "empty"}
+    rest = {name: each for name, each in options.items() if name not in arguments}
+    try:
+        Schema(
+            **{"dispatches": None, "subscriptions": None} | rest,
+            subscribers=Role.of(cls, **arguments),
+            reasons=reasons,
+        )
+    except ConfigurationError as error:
+        return str(error).removeprefix(f"{len(error.faults)} faults:\n- ").split("\n- ")
+    return []
+
+
+DECLARED = (
+    "The column '{0}' of 'readers' is {1} To change the column, change Reader.{0}, and run your "
+    "migrations."
+)
+
+
+NULLED = "NOT NULL, but a reactivation sets it to null: drop NOT NULL"
+
+
+@pytest.mark.parametrize(
+    ("column", "mistake"),
+    [
+        (Column("suppressed_at", DateTime, nullable=False), f"{NULLED}."),
+        (Column("suppressed_at", Wrapped, nullable=False), f"{NULLED}."),
+        (
+            Column("suppression_reason", Text, nullable=False),
+            (
+                f'{NULLED}, set empty="" in its role to write an empty string instead of null, or '
+                "map suppression_reason=None to keep no reason."
+            ),
+        ),
+        (
+            Column("suppression_reason", String(16)),
+            (
+                "of the type VARCHAR(16), which cannot hold the reason 'ManualSuppression': change "
+                "its type to a text of 17 characters or more, or set another value in `reasons`: "
+                '{"ManualSuppression": "..."}.'
+            ),
+        ),
+        (
+            Column("suppression_changed_at", Date),
+            "of the type DATE, which cannot hold a date-time: name a column that can.",
+        ),
+        (
+            Column("suppression_changed_at", Boolean),
+            "of the type BOOLEAN, which cannot hold a date-time: name a column that can.",
+        ),
+        (
+            Column("suppressed_at", Time),
+            (
+                "of the type TIME, which cannot hold a date-time: name a column that can, or a "
+                "boolean one. If you keep a status instead, set it in the hooks on_recorded and "
+                "on_refused."
+            ),
+        ),
+        (
+            Column("suppressed_at", DateTime, Computed("suppression_changed_at")),
+            "generated, and cannot be written: name another.",
+        ),
+    ],
+)
+def test_what_a_model_declares_unsuitable(column: Column[Any], mistake: str) -> None:
+    """No database is needed to find it. What it is depends on no database."""
+    assert faults_of(column) == [DECLARED.format(column.name, mistake)]
+
+
+def test_an_unsuitable_column_for_an_option() -> None:
+    [touched] = faults_of(Column("updated_at", Integer), touch="updated_at")
+    assert "which cannot hold a date-time: write touch=None." in touched
+    without_date = Column("suppressed_at", Boolean)
+    assert faults_of(without_date) == []
+    [number] = faults_of(Column("suppression_reason", Integer))
+    assert "cannot hold the reasons 'HardBounce'" in number
+    assert faults_of(Column("suppression_reason", Integer), reasons={"*": 1}) == []
+    assert faults_of(Column("suppression_reason", String(1)), reasons={"*": "x"}) == []
+    assert faults_of(Column("suppression_reason", Text, nullable=False), empty="") == []
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        Column("suppressed_at", TINYINT(1)),
+        Column("suppressed_at", JSON),
+        Column("suppressed_at", String),
+        Column("suppressed_at", Date().with_variant(DateTime, "postgresql")),
+        Column("suppression_reason", Wrapped),
+        Column("suppression_reason", CITEXT),
+        Column("suppression_reason", Enum("a", "b")),
+        Column("suppression_reason", String(2).with_variant(Text, "sqlite")),
+        Column("unused", String(2), nullable=False),
+    ],
+)
+def test_what_only_a_database_knows_is_no_fault_of_a_model(column: Column[Any]) -> None:
+    """Types of one database, of the host, and those that differ by database."""
+    assert faults_of(column) == []
+
+
+class Bounced(SQLModel, table=True):
+    """A model of SQLModel with a short text."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    email: str
+    suppressed_at: datetime
+    suppression_reason: str | None = Field(default=None, max_length=3)
+    dispatch_id: int | None = None
+
+
+def test_what_models_lack_and_what_they_declare_are_in_one_error() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Schema(
+            subscribers=Role.of(Bounced),
+            dispatches=Role.of(Mailing, provider_message_id=Mailing.postmark_id),
+            subscriptions=None,
+        )
+    found = [each.text.partition(", ")[0] for each in caught.value.faults]
+    assert found == [
+        "The role 'dispatches' needs subscriber_id",
+        "The column 'suppressed_at' of 'bounced' is NOT NULL",
+        "The column 'suppression_reason' of 'bounced' is of the type VARCHAR(3)",
+    ]
+
+
+def test_a_flag_without_a_log() -> None:
+    model: Any = type("Flagged", (), {})
+    columns: list[Column[Any]] = [
+        Column("id", Integer, primary_key=True),
+        Column("email", String),
+        Column("suppressed_at", Boolean),
+    ]
+    registry().map_imperatively(model, Table("flagged", MetaData(), *columns))
+    subscribers = Role.of(model)
+    Schema(subscribers=subscribers, dispatches=None, subscriptions=None)
+    with pytest.raises(ConfigurationError, match="without a log nothing stores when it last"):
+        Schema(subscribers=subscribers, dispatches=None, subscriptions=None, log=None)
+
+
+def test_a_text_for_the_type_of_a_bounce() -> None:
+    model: Any = type("Posted", (), {})
+    columns: list[Column[Any]] = []
+    columns += [Column(each, DateTime) for each in ("delivered_at", "opened_at", "bounced_at")]
+    columns += [Column("provider_message_id", String), Column("subscriber_id", Integer)]
+    columns += [Column("id", Integer, primary_key=True), Column("bounce_type", String(3))]
+    registry().map_imperatively(model, Table("posted", MetaData(), *columns))
+    dispatches = Role.of(model, bounced_at=model.bounced_at, bounce_type=model.bounce_type)
+    with pytest.raises(ConfigurationError, match=r"VARCHAR\(3\), which is too short: its values"):
+        Schema(dispatches=dispatches, subscriptions=None, record=("bounce",))

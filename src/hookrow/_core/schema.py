@@ -343,7 +343,8 @@ class Schema:
     columns for them.
 
     Raises `ConfigurationError` for unknown columns, required columns that are None, values that
-    no column can hold, and contradictory options.
+    no column can hold, contradictory options, and columns that a model declares unsuitable, such
+    as NOT NULL if a reactivation sets them to null.
     """
 
     subscribers: Role = Role("hookrow_subscribers")
@@ -360,9 +361,28 @@ class Schema:
 
     def __post_init__(self) -> None:
         _refuse(_faults_of_types(self))
-        _refuse(self._faults())
         if self.reasons is not None:
             object.__setattr__(self, "reasons", _plain(self.reasons))
+        faults = [*self._faults()]
+        _refuse([*faults, *self._faults_of_models(is_refused=bool(faults))])
+
+    def _faults_of_models(self, *, is_refused: bool) -> Iterator[Fault]:
+        """Yield the unsuitable columns that models declare.
+
+        For those of Django, the system checks do, with hints, if the schema is not refused anyway.
+        """
+        models = {
+            name: role.model
+            for name, role in self.roles.items()
+            if isinstance(role, ModelRole) and (is_refused or role.model.label is None)
+        }
+        if models:
+            # The module imports this one.
+            from hookrow._core.column_rules import faults_of_declarations  # noqa: PLC0415
+
+            yield from faults_of_declarations(
+                self, {name: model.declared for name, model in models.items()}
+            )
 
     def _faults(self) -> Iterator[Fault | str]:
         """Yield all faults of a schema whose parts have the right types."""

@@ -19,6 +19,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BooleanField, Field, Model, Q, UniqueConstraint
 from django.db.models.constants import LOOKUP_SEP
 
+from hookrow._core.column_rules import faults_of_nulls, first_of_each, is_flag
 from hookrow._core.corrections import Table, correct, correction_of, notation_of
 from hookrow._core.notation import ModelNotation, Notation
 from hookrow._core.notification import Key
@@ -52,9 +53,6 @@ from hookrow.django._vendors import vendor_of
 from hookrow.errors import SchemaMismatch
 from hookrow.stores.sql._column_rules import (
     faults_of_columns,
-    faults_of_nulls,
-    first_of_each,
-    is_flag,
     suits,
 )
 from hookrow.stores.sql._columns import Column

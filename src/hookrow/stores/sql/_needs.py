@@ -10,9 +10,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from hookrow._core.corrections import OF_UPDATES, YOUR_NAME, words_of
+from hookrow._core.column_rules import (
+    MOST_NAMED,
+    Obstacle,
+    of_type,
+    reason_mistake,
+    reason_values,
+    too_short,
+    unsuitable_use,
+)
 from hookrow._core.log_entry import (
     FINGERPRINT_SIZE,
     LONGEST_ENTRY_NAME,
@@ -27,7 +35,7 @@ from hookrow._core.notification import Key, Source, Suppressible
 from hookrow._core.optional import LONGEST_BOUNCE_TYPE
 from hookrow._core.result import Result
 from hookrow._core.rules import LONGEST_EMAIL, LONGEST_MESSAGE_ID
-from hookrow._core.schema import MAY_BE_FLAGS, TIMES, TOUCH, Scalar, Schema, nearest
+from hookrow._core.schema import MAY_BE_FLAGS, TIMES, Scalar, Schema, nearest
 from hookrow._fault import Fault
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._conversions import guid, tenant_digits
@@ -35,13 +43,6 @@ from hookrow.stores.sql._log_rows import LOG_COLUMNS
 
 Columns: TypeAlias = Mapping[str, Column]
 """The columns of one table, by the table's own names."""
-
-
-class Obstacle(NamedTuple):
-    """What prevents a column from holding a value: a verb phrase, and how to remove it."""
-
-    text: str
-    remedy: str
 
 
 class Use(Enum):
@@ -102,25 +103,6 @@ _SAMPLES: Mapping[str, tuple[Use, Sequence[Any]]] = {
 }
 """By hookrow's name of a column. Keys are the host's, and only compared with each other."""
 
-KINDS_OF_TIMES = {"datetime", "timestamptz"}
-"""The kinds of columns that hold times, whatever the database."""
-
-_DEMANDS = {
-    "email": ", but must be text, because it is compared with the provider's text: name another "
-    "column, or change its type.",
-    "provider_message_id": ", but must be text or UUID, because it is compared with the provider's "
-    "ids: name another column, or change its type.",
-    **dict.fromkeys(TIMES, ", which cannot hold a date-time: name a column that can."),
-    **dict.fromkeys(
-        MAY_BE_FLAGS,
-        ", which cannot hold a date-time: name a column that can, or a boolean one. If you keep a "
-        "status instead, set it in the hooks on_recorded and on_refused.",
-    ),
-    TOUCH: ", which cannot hold a date-time",
-    "bounce_type": ", which cannot hold the type of a bounce: name a column of text for "
-    f"{LONGEST_BOUNCE_TYPE} characters or more.",
-}
-
 
 def role_needs(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Need]:
     """Yield what the columns of the roles must hold, given the existing ones of each table."""
@@ -135,9 +117,7 @@ def role_needs(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[Need]:
             elif field in _SAMPLES:
                 use, values = _SAMPLES[field]
                 kept = [each for each in values if each != _NO_GUID or not column.holds_uuids]
-                text = unsuitable(role.table, column, field)
-                if field == TOUCH:
-                    text += _line_for_touch(schema, name, existing)
+                text = unsuitable_use(schema, name, field, existing)
                 yield _need(role.table, column, use, kept, text)
         for column_name, value in role.where.items():
             column = existing.get(column_name)
@@ -161,7 +141,7 @@ def tenant_needs(table: str, column: Column, tenants: Mapping[str, Key]) -> Iter
         entries = ", ".join(repr(names[each]) for each in values[:MOST_NAMED])
         given = ", ".join(repr(tenants[names[each]]) for each in values[:MOST_NAMED])
         return (
-            f"{_of_type(table, column)}, which never equals the value of the tenant of {entries}: "
+            f"{of_type(table, column)}, which never equals the value of the tenant of {entries}: "
             f"correct the value {given}."
         )
 
@@ -169,26 +149,12 @@ def tenant_needs(table: str, column: Column, tenants: Mapping[str, Key]) -> Iter
         yield Need(table, column, Use.TENANT, {each: each for each in names}, describe)
 
 
-def _line_for_touch(schema: Schema, name: str, existing: Columns) -> str:
-    """Return the end of the sentence for a column of `touch`: the line to write instead."""
-    used = {*schema.columns(name).values()}
-    others = [
-        each
-        for each, column in existing.items()
-        if column.kind in KINDS_OF_TIMES and each not in used and OF_UPDATES & {*words_of(each)}
-    ]
-    return f": write {schema.form.option(TOUCH, others[0] if others else None)}."
-
-
 def _need(table: str, column: Column, use: Use, values: Iterable[Any], text: str) -> Need:
     kept = {each: each for each in values}
     longest = max((len(each) for each in kept if isinstance(each, str)), default=0)
     length = column.length if use in {Use.WRITTEN, Use.OWN} else None
     if length is not None and longest > length:
-        text = (
-            f"{_of_type(table, column)}, which is too short: its values have up to {longest} "
-            "characters."
-        )
+        text = too_short(table, column, longest)
     return Need(table, column, use, kept, lambda _, __: text)
 
 
@@ -203,79 +169,24 @@ def _reasons(table: str, column: Column, empty: str | None, schema: Schema) -> N
             stored[value] = column.write(value) if column.write and value is not None else value
         except Exception:  # noqa: BLE001 - a field of the host may raise any error
             unwritable.append(value)
-    describe = partial(_reason_mistake, table, column, schema)
+    describe = partial(reason_mistake, table, column, schema)
     return Need(table, column, Use.REASON, stored, describe, unwritable)
-
-
-def reason_values(schema: Schema, empty: str | None) -> Sequence[Scalar]:
-    """Return the values that a column of reasons must hold: the one for no reason is the first."""
-    return [*dict.fromkeys([empty, *schema.known_values.values()])]
-
-
-MOST_NAMED = 10
-"""How many unsuitable reasons an error names: to find each takes further questions."""
-
-
-def _reason_mistake(
-    table: str,
-    column: Column,
-    schema: Schema,
-    values: Sequence[Scalar],
-    obstacle: Obstacle | None,
-) -> str:
-    """Return the sentence for some of the `reason_values` of a column."""
-    text = f"is of the type {column.type_name}, which cannot hold"
-    known = schema.known_values.values()
-    remedy = "change its type"
-    longest = max(len(each) for each in [*known, ""] if isinstance(each, str))
-    if column.length is not None and column.length < longest:
-        remedy = f"change its type to a text of {longest} characters or more"
-    obstacle = obstacle or Obstacle(text, remedy)
-    more = ", and others" if len(values) > MOST_NAMED else ""
-    values = values[:MOST_NAMED]
-    remedies = [obstacle.remedy]
-    if values[0] is None:
-        what = "null, to which a reactivation sets it"
-    elif values[0] not in known:
-        what = "an empty string"
-        remedies.insert(0, "omit `empty`")
-    else:
-        noun = "reason" if len(values) == 1 else "reasons"
-        what = f"the {noun} {', '.join(map(repr, values))}{more}"
-        given = {*(schema.reasons or {}).values()}
-        unset = {value: YOUR_NAME for value in values if value not in given}
-        others = f"set another value in `reasons`: {schema.form.value_of(unset)}"
-        remedies.append(others if unset else "correct `reasons`")
-    near = nearest(str(values[0]), column.labels)
-    return (
-        f"The column {column.name!r} of {table!r} {obstacle.text} {what}: "
-        f"{', or '.join(remedies)}.{near}"
-    )
-
-
-def unsuitable(table: str, column: Column, name: str) -> str:
-    """Return the sentence for a column whose type does not suit its use, by hookrow's name."""
-    return f"{_of_type(table, column)}{_DEMANDS[name]}"
 
 
 def never_equals(table: str, column: Column, value: Scalar, notation: Notation) -> str:
     """Return the sentence for a value of `where`."""
     near = nearest(str(value), column.labels)
     written = repr(value) if isinstance(value, str) else notation.value_of(value)
-    return f"{_of_type(table, column)}, which never equals {written}: correct `where`.{near}"
+    return f"{of_type(table, column)}, which never equals {written}: correct `where`.{near}"
 
 
 def cannot_compare(table: str, column: Column, other_table: str, key: Column) -> Fault:
     """Return the fault for one of `REFERENCES`."""
     text = (
-        f"{_of_type(table, column)}, and {key.name!r} of {other_table!r} is {key.type_name}: they "
+        f"{of_type(table, column)}, and {key.name!r} of {other_table!r} is {key.type_name}: they "
         "cannot be compared, and must have the same type."
     )
     return Fault(text, table, column.name)
-
-
-def _of_type(table: str, column: Column) -> str:
-    return f"The column {column.name!r} of {table!r} is of the type {column.type_name}"
 
 
 _LONGEST_TEXTS = {
@@ -323,5 +234,5 @@ def _own_needs(
     table: str, columns: Columns, samples: Mapping[str, Sequence[Any]]
 ) -> Iterator[Need]:
     for name, values in samples.items():
-        text = f"{_of_type(table, columns[name])}, which cannot hold its values."
+        text = f"{of_type(table, columns[name])}, which cannot hold its values."
         yield _need(table, columns[name], Use.OWN, values, text)

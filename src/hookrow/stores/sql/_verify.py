@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hookrow._arguments import collected
+from hookrow._core.column_rules import faults_of_nulls, first_of_each
 from hookrow._core.corrections import (
     Table,
     change_model,
@@ -41,8 +42,6 @@ from hookrow.stores.sql._catalogues.base import Catalogue, Relation
 from hookrow.stores.sql._column_rules import (
     faults_of_columns,
     faults_of_log,
-    faults_of_nulls,
-    first_of_each,
     suits,
 )
 from hookrow.stores.sql._columns import Column
@@ -171,8 +170,17 @@ def _needs_names(found: _FoundRole) -> bool:
 
 def _corrected(schema: Schema, found: Mapping[str, _FoundRole]) -> Schema:
     """Return the schema with the roles as they should be."""
-    roles: dict[str, Any] = {name: each.role for name, each in found.items()}
-    return schema if roles == schema.roles else replace(schema, **roles)
+    if all(each.role == schema.roles[name] for name, each in found.items()):
+        return schema
+    # The tables are verified, so what models declare about the other columns does not count.
+    roles: dict[str, Any] = {name: _without_declarations(each.role) for name, each in found.items()}
+    return replace(schema, **roles)
+
+
+def _without_declarations(role: Role) -> Role:
+    if not isinstance(role, ModelRole):
+        return role
+    return replace(role, model=replace(role.model, declared={}))
 
 
 def _completed(schema: Schema, name: str, found: _FoundRole) -> Columns:

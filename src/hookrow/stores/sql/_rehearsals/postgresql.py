@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import Any, TypeVar
 
+from hookrow._core.column_rules import MOST_NAMED
 from hookrow._fault import Fault
 from hookrow.stores._driver_errors import lacks_operator, store_error
 from hookrow.stores._errors import Rejected, SchemaChanged
@@ -16,7 +17,6 @@ from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import Connection, Row, savepoint, undone
 from hookrow.stores.sql._dialects.base import Dialect, count_parameters
 from hookrow.stores.sql._needs import (
-    MOST_NAMED,
     Columns,
     Need,
     Use,

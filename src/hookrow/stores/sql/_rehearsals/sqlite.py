@@ -6,11 +6,11 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import datetime
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any
 
+from hookrow._core.column_rules import UNEXPECTED
 from hookrow._fault import Fault
 from hookrow.stores._driver_errors import UNWRITABLE
 from hookrow.stores.sql._catalogues import catalogue_of
@@ -67,17 +67,6 @@ class SQLiteRehearsal(Rehearsal):
         return iter(())  # it compares any values
 
 
-_UNEXPECTED: Mapping[str, tuple[type[object], ...]] = {
-    "boolean": (str, datetime),
-    "integer": (str, datetime),
-    "date": (str, datetime),
-    "time": (str, datetime),
-    "datetime": (str,),
-    "text": (int,),
-}
-"""By the kind of a column: the kinds of values for which it is not meant. See `Column.kind`."""
-
-
 def _is_unexpected(need: Need, value: object) -> bool:
     column = need.column
     if need.use is Use.TENANT:
@@ -90,7 +79,7 @@ def _is_unexpected(need: Need, value: object) -> bool:
         return True
     if need.use is Use.CONDITION and column.kind in _TIME_TYPES:
         return False  # its texts are dates
-    return isinstance(value, _UNEXPECTED.get(column.kind, ()))
+    return isinstance(value, UNEXPECTED.get(column.kind, ()))
 
 
 _TIME_TYPES = {"date", "time", "datetime"}
