@@ -321,6 +321,28 @@ def test_unsuitable_columns_of_a_model(empty_database_url: str) -> None:
     ]
 
 
+class Muted(Base):
+    """A model that declares a column NOT NULL, which is nullable in its table."""
+
+    __tablename__ = "muted"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    email: Mapped[str]
+    muted_at: Mapped[datetime | None]
+    muted_on: Mapped[datetime]
+
+
+def test_a_suggested_column_is_what_it_is_in_the_table(empty_database_url: str) -> None:
+    url = empty_database_url
+    timestamp = kind_of(url).types["timestamp"]
+    columns = f"id integer PRIMARY KEY, email varchar(99), muted_on {timestamp}"
+    run(url, f"CREATE TABLE muted ({columns})")
+    people = Role.of(Muted, suppressed_at=Muted.muted_at)
+    schema = Schema(subscribers=people, dispatches=None, subscriptions=None, log=None)
+    [fault] = mismatch(url, schema).faults
+    assert "Did you mean 'muted_on'? Write suppressed_at=Muted.muted_on." in fault.text
+
+
 def test_a_role_that_is_not_mapped(empty_database_url: str) -> None:
     """No command creates a table of hookrow's beside those of the host."""
     create_ordinary(empty_database_url)

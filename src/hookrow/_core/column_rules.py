@@ -68,8 +68,7 @@ UNEXPECTED: Mapping[str, tuple[type[object], ...]] = {
     "datetime": (str,),
     "text": (int,),
 }
-"""By the kind of a column: the kinds of values for which it is not meant. See the column of
-`stores.sql`."""
+"""By the kind of a column: the classes of values for which it is not meant."""
 
 
 _DEMANDS = {

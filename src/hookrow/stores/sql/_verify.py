@@ -78,6 +78,7 @@ def verify(
     the database's version is too old; and `Unavailable`.
     """
     dialect = database.dialect
+    schema = _without_declarations(schema)
     with limited_to(STATEMENT_TIMEOUT), database.reading() as connection:
         catalogue = catalogue_of(connection, dialect)
         _check_version(catalogue, database)
@@ -168,19 +169,23 @@ def _needs_names(found: _FoundRole) -> bool:
     return not isinstance(found.role, ModelRole) and any(each.column for each in found.faults)
 
 
+def _without_declarations(schema: Schema) -> Schema:
+    """Return the schema without what its models declare about columns.
+
+    Corrections choose other columns of a model, and the database knows whether these are suitable.
+    """
+    roles: dict[str, Any] = {
+        name: replace(role, model=replace(role.model, declared={}))
+        for name, role in schema.roles.items()
+        if isinstance(role, ModelRole)
+    }
+    return replace(schema, **roles).written_in(schema.notation) if roles else schema
+
+
 def _corrected(schema: Schema, found: Mapping[str, _FoundRole]) -> Schema:
     """Return the schema with the roles as they should be."""
-    if all(each.role == schema.roles[name] for name, each in found.items()):
-        return schema
-    # The tables are verified, so what models declare about the other columns does not count.
-    roles: dict[str, Any] = {name: _without_declarations(each.role) for name, each in found.items()}
-    return replace(schema, **roles)
-
-
-def _without_declarations(role: Role) -> Role:
-    if not isinstance(role, ModelRole):
-        return role
-    return replace(role, model=replace(role.model, declared={}))
+    roles: dict[str, Any] = {name: each.role for name, each in found.items()}
+    return schema if roles == schema.roles else replace(schema, **roles)
 
 
 def _completed(schema: Schema, name: str, found: _FoundRole) -> Columns:
