@@ -767,6 +767,21 @@ def test_what_models_lack_and_what_they_declare_are_in_one_error() -> None:
     ]
 
 
+def test_an_unsuitable_attribute_is_not_suggested() -> None:
+    """Otherwise the next error would refuse it."""
+    model: Any = type("Muted", (), {})
+    columns: list[Column[Any]] = [
+        Column("id", Integer, primary_key=True),
+        Column("email", String),
+        Column("muted_days", Integer),
+        Column("muted_since", DateTime, nullable=False),
+        Column("muted_until", DateTime),
+    ]
+    registry().map_imperatively(model, Table("muted", MetaData(), *columns))
+    with pytest.raises(ConfigurationError, match=r"suppressed_at=Muted\.muted_until, "):
+        Schema(subscribers=Role.of(model), dispatches=None, subscriptions=None)
+
+
 def test_a_flag_without_a_log() -> None:
     model: Any = type("Flagged", (), {})
     columns: list[Column[Any]] = [

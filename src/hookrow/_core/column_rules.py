@@ -144,6 +144,16 @@ def _is_refused(column: ColumnFacts, text: str) -> bool:
     return is_longer or is_unexpected(column, str)
 
 
+def may_be(name: str, column: ColumnFacts) -> bool:
+    """Return whether nothing that is known excludes a column for one of hookrow's names."""
+    if name in {*WRITTEN, TOUCH} and column.generated:
+        return False
+    if is_flag(name, column):
+        return True
+    is_excluded = name in TIMES and is_unexpected(column, datetime)
+    return not is_excluded and (column.nullable or name not in NULLED)
+
+
 def is_unexpected(column: ColumnFacts, cls: type[object]) -> bool:
     """Return whether a column is not meant for the values of a class."""
     return issubclass(cls, UNEXPECTED.get(column.kind, ()))

@@ -630,7 +630,8 @@ def _missing(name: str, role: ModelRole) -> Sequence[str]:
 
 def _fault_of_model(schema: Schema, name: str, role: ModelRole, missing: Sequence[str]) -> str:
     """Return the sentences for all required columns that a model lacks."""
-    # The module imports this one.
+    # The modules import this one.
+    from hookrow._core.column_rules import may_be  # noqa: PLC0415
     from hookrow._core.corrections import Table, find  # noqa: PLC0415
 
     model = role.model.name
@@ -642,8 +643,12 @@ def _fault_of_model(schema: Schema, name: str, role: ModelRole, missing: Sequenc
     fault = f"The role {name!r} needs {listed(missing)}, and {model} has no {these}"
     if not others:
         return f"{fault}, nor any other one that is not mapped yet: add {listed(missing)} to it."
-    # The types of attributes are not known.
-    found = find(schema, name, missing, Table(model, others, others, lambda *_: True))
+    declared = {
+        attribute: role.model.declared[column]
+        for column, attribute in role.model.attributes.items()
+    }
+    table = Table(model, others, others, lambda field, each: may_be(field, declared[each]))
+    found = find(schema, name, missing, table)
     line = ", ".join(f"{each}={model}.{found.get(each, UNKNOWN_ATTRIBUTE)}" for each in missing)
     rest = "attribute is" if len(others) == 1 else "attributes are"
     fault += f": write Role.of({model}, {line}, ...). Its other {rest} {listed(others)}."

@@ -9,13 +9,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from hookrow._core.column_rules import KINDS_OF_TIMES, fault_of, faults_of_use, is_flag
+from hookrow._core.column_rules import KINDS_OF_TIMES, fault_of, faults_of_use, is_flag, may_be
 from hookrow._core.corrections import OF_IDS, words_of
 from hookrow._core.schema import (
-    NULLED,
     OTHERWISE,
     TIMES,
-    TOUCH,
     WRITTEN,
     Scalar,
     Schema,
@@ -96,9 +94,7 @@ def faults_of_columns(schema: Schema, tables: Mapping[str, Columns]) -> Iterator
 
 def suits(name: str, column: Column) -> bool:
     """Return whether a column may be suggested for one of hookrow's names, given what is known."""
-    if name in {*WRITTEN, TOUCH} and column.generated:
-        return False
-    if name in NULLED and not column.nullable and not is_flag(name, column):
+    if not may_be(name, column):
         return False
     if name.endswith("_id") and OF_IDS.isdisjoint(words_of(column.name)):
         return False
