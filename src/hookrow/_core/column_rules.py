@@ -99,7 +99,8 @@ _NO_TYPE = "NOT NULL, but not every bounce has a type: drop NOT NULL."
 def faults_of_declarations(schema: Schema, tables: Mapping[str, ColumnsOfTable]) -> Iterator[Fault]:
     """Yield the unsuitable columns of roles, given what their models declare.
 
-    The declarations count, whatever the tables are, because migrations create tables from them.
+    The declarations count, whatever the tables are, because migrations create tables from them:
+    a text may be too short although SQLite enforces no lengths.
     Columns of unknown types have only faults that do not depend on the type.
     """
     forms = {name: notation_of(role, schema.form) for name, role in schema.roles.items()}
@@ -121,7 +122,7 @@ def faults_of_declarations(schema: Schema, tables: Mapping[str, ColumnsOfTable])
 def _faults_of_type(
     schema: Schema, name: str, field: str, declared: ColumnsOfTable
 ) -> Iterator[Fault]:
-    """Yield the fault of a type that holds hookrow's values on no database."""
+    """Yield the fault of a type that is not meant for hookrow's values."""
     role, column = schema.roles[name], declared[schema.columns(name)[field]]
     text = ""
     if field == "suppression_reason":
