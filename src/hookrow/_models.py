@@ -315,8 +315,7 @@ def _declared(column: Any) -> DeclaredColumn:  # noqa: ANN401 - a Column
     kind = ""
     # Types of one database, or of the host, are in other modules.
     is_generic = type(type_).__module__ == types.String.__module__
-    # SQLAlchemy 2 has no public name for the types of `with_variant`.
-    if is_generic and not type_._variant_mapping:  # noqa: SLF001 - only read
+    if is_generic and not _has_variants(type_):
         bases = {name: getattr(types, name) for name, _ in _KINDS_OF_TYPES}
         kind = next((kind for name, kind in _KINDS_OF_TYPES if isinstance(type_, bases[name])), "")
     return DeclaredColumn(
@@ -327,6 +326,20 @@ def _declared(column: Any) -> DeclaredColumn:  # noqa: ANN401 - a Column
         generated=column.computed is not None,
         length=type_.length if kind == "text" else None,
     )
+
+
+def _has_variants(type_: Any) -> bool:  # noqa: ANN401 - a type of SQLAlchemy's
+    """Return whether a column has another type on some database, from `with_variant`.
+
+    SQLAlchemy has no public name for these types, but refuses a second one for the same database.
+    """
+    errors: Any = sys.modules["sqlalchemy.exc"]
+    try:
+        for database in ("sqlite", "postgresql", "mysql", "mariadb"):
+            type_.with_variant(type_, database)
+    except errors.ArgumentError:
+        return True
+    return False
 
 
 class _DjangoModel(Model):
