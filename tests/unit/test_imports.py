@@ -154,15 +154,21 @@ def test_no_class_has_the_name_of_another() -> None:
 
 
 def test_no_constant_has_the_name_of_another() -> None:
-    """Nor the name with an underscore. Django chooses one, and one letter is a type variable."""
+    """Nor the name with an underscore. Django chooses one, and one letter is a type variable.
+
+    The modules of providers are parallel, so the same part of each may have the same name.
+    """
     names = Counter(
-        name.id.strip("_")
-        for path in SOURCE.rglob("*.py")
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        for name in ast.walk(target)
-        if isinstance(name, ast.Name)
+        name
+        for _, name in {
+            (path.parent if path.parent.name == "providers" else path, name.id.strip("_"))
+            for path in SOURCE.rglob("*.py")
+            for node in ast.parse(path.read_text()).body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            for name in ast.walk(target)
+            if isinstance(name, ast.Name)
+        }
     )
     repeated = {name for name, count in names.items() if count > 1 and len(name) > 1}
     assert repeated == {"all", "logger", "app_name"}

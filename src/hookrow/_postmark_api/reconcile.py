@@ -51,7 +51,7 @@ ROWS_PER_PAGE = 500
 MESSAGES_PER_STEP = 10
 """The number of messages whose deliveries are recorded together."""
 
-_MESSAGE_ID = re.compile(r"[\w-]+", re.ASCII)
+_POSSIBLE_ID = re.compile(r"[\w-]+", re.ASCII)
 """The characters of the provider's message ids, which are GUIDs: all may be part of a path."""
 
 T = TypeVar("T")
@@ -233,7 +233,7 @@ class Reconciliation:
 
     def _details(self, message_id: str) -> Mapping[str, Any] | None:
         """Return the details of a message, or None if the provider does not know it."""
-        if not _MESSAGE_ID.fullmatch(message_id):  # it is of another provider
+        if not _POSSIBLE_ID.fullmatch(message_id):  # it is of another provider
             return None
         try:
             return self.api.get(f"/messages/outbound/{message_id}/details")

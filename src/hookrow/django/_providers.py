@@ -26,9 +26,9 @@ from hookrow.providers._built_in import BuiltIn, Option, OptionValue, credential
 from hookrow.providers._loading import create_provider, is_reference, loading
 from hookrow.providers._registry import PROVIDER_NAMES, built_in
 
-_LINE = "{{'{}': {{'PROVIDER': 'postmark', 'SECRET': os.environ['ACME_SECRET']}}}}"
+_LINE_OF_ENTRY = "{{'{}': {{'PROVIDER': 'postmark', 'SECRET': os.environ['ACME_SECRET']}}}}"
 
-EXAMPLE = _LINE.format("acme")
+EXAMPLE = _LINE_OF_ENTRY.format("acme")
 
 _KEYS_OF_FACTORY = ["PROVIDER", "TENANT", "OPTIONS"]
 """The settings of an entry whose provider is the path of a class or a function."""
@@ -49,7 +49,7 @@ class ProjectEntry:
             raise ConfigurationError(
                 f"HOOKROW['PROVIDERS'] has the name {name!r}, but a name is text with 1 to "
                 f'{LONGEST_ENTRY_NAME} lower-case ASCII letters, digits, "-" and "_", because it '
-                f"is part of a URL: write {_LINE.format(similar_entry_name(str(name)))}."
+                f"is part of a URL: write {_LINE_OF_ENTRY.format(similar_entry_name(str(name)))}."
             )
         place = f"HOOKROW['PROVIDERS'][{name!r}]"
         if not isinstance(values, Mapping):

@@ -99,7 +99,7 @@ _SIGNED_FIELDS = {
 _HASHES = {"1": SHA1, "2": SHA256}
 """The hash algorithm of each version of the signature."""
 
-_HOST = (
+_AMAZON_HOST = (
     r"sns\.(?:"
     r"cn-[a-z]+-[0-9]{1,2}\.amazonaws\.com\.cn"
     r"|eusc-[a-z]+-[a-z]+-[0-9]{1,2}\.amazonaws\.eu"
@@ -109,8 +109,8 @@ _HOST = (
 """The hosts of SNS in China, in the European Sovereign Cloud and elsewhere, including GovCloud
 (https://docs.aws.amazon.com/general/latest/gr/sns.html)."""
 
-_is_certificate_url = re.compile(rf"https://{_HOST}/[A-Za-z0-9._-]{{1,100}}\.pem").fullmatch
-_is_subscribe_url = re.compile(rf"https://{_HOST}/\?[!-\"$-~]{{1,2000}}").fullmatch
+_is_certificate_url = re.compile(rf"https://{_AMAZON_HOST}/[A-Za-z0-9._-]{{1,100}}\.pem").fullmatch
+_is_subscribe_url = re.compile(rf"https://{_AMAZON_HOST}/\?[!-\"$-~]{{1,2000}}").fullmatch
 _is_topic = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}").fullmatch
 
 _REASONS = {
