@@ -57,8 +57,6 @@ def _faults_of_value(name: str, value: object, type_: object) -> Iterator[Fault 
         text = str(error)
         path = f"`$.{name}"
         yield f"{text.replace('`$', path)}." if "`$" in text else f"{text} - at {path}`."
-    except ConfigurationError as error:
-        yield from error.faults
 
 
 def _unknown(kind: str, given: object, known: Collection[str]) -> Iterator[str]:
