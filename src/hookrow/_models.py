@@ -153,7 +153,7 @@ def read_model(given: Any) -> Model:  # noqa: ANN401 - anything, which is reject
 
 
 def _reject_object(given: Any) -> NoReturn:  # noqa: ANN401 - anything
-    """Reject what is not a class: the object of a model, a table or its name."""
+    """Reject an object of a model, a table, or the name of one: only classes are models."""
     table = given if isinstance(given, str) else getattr(given, "fullname", None)
     if isinstance(table, str) and table:
         reject(_ARGUMENT, _A_MODEL, given, f'Role("{table}")')

@@ -151,7 +151,7 @@ DOMAIN = Spelling(
 )
 
 SPELLINGS_OF_MESSAGE_IDS = (INVISIBLE_CHARACTERS, BRACKETS, DOMAIN, SUFFIX, CASE, HYPHENS)
-"""In the order in which they are removed: what is around an id comes first."""
+"""In the order in which they are removed, from the outside to the id itself."""
 
 DISPLAY_NAME = Spelling(
     "with a display name or angle brackets",

@@ -59,7 +59,7 @@ class StatusSubject(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A reason for a status that is not OK: what is wrong, in sentences, and how to correct it."""
+    """A reason for a status that is not OK: a description of the fault, and its remedy."""
 
     level: StatusLevel
     subject: StatusSubject

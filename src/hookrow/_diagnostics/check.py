@@ -215,7 +215,7 @@ _OWN_MIGRATIONS = CheckResult(
 
 
 def _has_own_tables(database: Database, schema: Schema) -> bool:
-    """Return whether all of hookrow's own tables exist, whatever they lack."""
+    """Return whether all of hookrow's own tables exist, even if columns are missing."""
     with limited_to(STATEMENT_TIMEOUT), database.reading() as connection:
         catalogue = catalogue_of(connection, database.dialect)
         return all(map(catalogue.columns, own_tables(schema)))

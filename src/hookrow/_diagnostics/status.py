@@ -1,4 +1,4 @@
-"""The status for the operator: what is wrong now, since when, and how it is corrected.
+"""The status for the operator: present faults, the time since which they exist, and remedies.
 
 `read_status` is the one function behind the dashboard, `hookrow check`, `hookrow stats`, /readyz
 and the metrics. It gathers facts, of which there are two kinds, and `assess` turns them into

@@ -232,7 +232,7 @@ def _are_names(found: object) -> bool:
 def _described(
     parser: BodyParser, method: str, argument: object, default: T, expected: _Expected
 ) -> T:
-    """Call a method that only describes what is stored; if it fails, log that, and do without.
+    """Call a method that only describes stored data. If it fails, log it, and return the default.
 
     A page or a command that describes many entries must not fail because of one provider.
     """
@@ -249,7 +249,7 @@ def _described(
 
 
 class Unread(Exception):
-    """No entry of the receiver reads what was stored; the text says why, and what to do."""
+    """No entry of the receiver reads the notification; the text has the reason and the remedy."""
 
 
 _POSTMARK: Entry[BodyParser] = Entry(None, Postmark)
@@ -400,7 +400,7 @@ def match_tenants(entries: Parsers, schema: Schema) -> None:
 
 
 def why_unread(origin: Origin, parsers: Parsers) -> tuple[str, str]:
-    """Return why no entry of a receiver reads what has this origin, and what to do about it.
+    """Return why no entry of a receiver reads notifications of this origin, and the remedy.
 
     Neither text ends with a full stop, so that another remedy may follow.
     """
