@@ -134,10 +134,18 @@ def test_deep_nesting(calls: int) -> None:
         (b"[" + b"[]," * DEEPEST + b"[]]", False),
         (rb'["\"' + b"[" * 2 * DEEPEST + b'"]', False),
         (rb'["\\", ' + b"[" * DEEPEST + b"]" * DEEPEST + b"]", True),
-        (b"[" * 2 * DEEPEST, True),
+        (b"[" * 3 * DEEPEST, True),
+        (b"[" * 2 * DEEPEST, False),
         (b"[" * DEEPEST + b'"' + rb"[\"" * 250_000, False),
     ],
-    ids=["many side by side", "in a string", "after a string", "without an end", "in no string"],
+    ids=[
+        "many side by side",
+        "in a string",
+        "after a string",
+        "without ends",
+        "too short for ends",
+        "in no string",
+    ],
 )
 def test_brackets(body: bytes, expected: bool) -> None:  # noqa: FBT001 - a parameter
     """Only those that are open at the same time count.

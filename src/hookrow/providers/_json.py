@@ -64,9 +64,12 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 def is_too_deep(body: bytes) -> bool:
     """Return whether a body has more than `DEEPEST` levels of arrays and objects.
 
-    The body may contain other faults, which are not found.
+    The body may contain other faults, which are not found. A body that is too short for the ends
+    of so many levels is not JSON if it begins them.
     """
-    if body.count(b"[") + body.count(b"{") <= DEEPEST:  # as in almost every event
+    if len(body) <= 2 * DEEPEST:  # as most events
+        return False
+    if body.count(b"[") + body.count(b"{") <= DEEPEST:  # as almost all others
         return False
     brackets = _STRING.sub(b"", body).translate(None, _NO_BRACKETS)
     return any(level > DEEPEST for level in accumulate(map(_STEPS.__getitem__, brackets)))
