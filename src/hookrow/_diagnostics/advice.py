@@ -132,8 +132,9 @@ def check_unauthentic(database: Database, statements: Statements) -> Iterator[Ch
             f"{describe_unauthentic(requests)}, the first in the hour from {format_time(first)}, "
             f"the last in that from {format_time(last)}.",
             "If the provider sent them, their notifications are not recorded.",
-            "The status above has the kinds of these requests, and says whether `hookrow provider "
-            "status` or `hookrow check` with the URL of the webhook finds the cause.",
+            "The status above says how many had no secret, how many had a wrong one, and whether "
+            "`hookrow provider status` or `hookrow check` with the URL of the webhook finds the "
+            "cause.",
         )
 
 

@@ -151,7 +151,7 @@ class RecordFacts:
     """What the database has recorded, and its clock.
 
     `log` is None without a log, and a text if it cannot be read. `ahead` is by how much the
-    database's clock is ahead of this machine's, if it has one of its own.
+    database's clock is ahead of this machine's; None on SQLite, which uses the latter.
     """
 
     log: LogFacts | str | None = None

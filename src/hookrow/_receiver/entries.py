@@ -171,7 +171,7 @@ class Entry(Generic[P_co]):
             raise
         except Exception as error:
             fault = f"{provider_class(self.provider)}.{method} raised {describe_fault(error)}"
-            # The text of hookrow's own exceptions quotes no notification.
+            # hookrow's own exceptions contain no text of a notification, so theirs can be logged.
             text = f": {error}" if isinstance(error, HookrowError) else ""
             raise ProviderFault(f"{fault}{text}") from error
 
