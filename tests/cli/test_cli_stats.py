@@ -150,6 +150,7 @@ def test_requests_without_a_valid_secret(command: Command, sqlite_url: str) -> N
                 unauthentic("sendgrid", hour - HOUR): 1200,
                 unauthentic("sendgrid", hour): 34,
                 RequestHour(RequestKind.UNAVAILABLE, "sendgrid", hour): 5,
+                unauthentic("brevo", hour): 1,
             }
         )
 
@@ -161,17 +162,24 @@ def test_requests_without_a_valid_secret(command: Command, sqlite_url: str) -> N
     of_sendgrid = (
         f"1,234  {text}, to the entry sendgrid; the first after {format_time(hour - HOUR)}"
     )
-    assert printed() == [of_sendgrid, f"2  {text}; the first after {format_time(hour)}"]
+    after = f"the first after {format_time(hour)}"
+    of_brevo = f"1  {text}, to the entry brevo; {after}"  # whose notifications were all refused
+    assert printed() == [of_sendgrid, f"2  {text}; {after}", of_brevo]
     assert printed("--entry", "sendgrid") == [of_sendgrid]
+    assert printed("--entry", "brevo") == [of_brevo]
     lost = "notifications that got a 503 in the last day, at the entry sendgrid; the first after"
     assert printed(name="unavailable") == [f"5  {lost} {format_time(hour)}"]
     answer = json.loads(command.call("stats", "--json").stdout)
     assert answer["unavailable"]["sendgrid"]["number"] == 5
     assert answer["status"]["level"] == "attention"
     subjects = [each["subject"] for each in answer["status"]["findings"]]
-    assert subjects == ["responses", "secrets", "secrets"]
+    assert subjects == ["responses", "secrets", "secrets", "secrets"]
     found = answer["unauthentic"]
-    assert {name: each["number"] for name, each in found.items()} == {"sendgrid": 1234, "": 2}
+    assert {name: each["number"] for name, each in found.items()} == {
+        "sendgrid": 1234,
+        "": 2,
+        "brevo": 1,
+    }
     first, last = (datetime.fromisoformat(found["sendgrid"][name]) for name in ("first", "last"))
     assert (first, last) == (hour - HOUR, hour)
 

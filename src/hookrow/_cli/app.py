@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from functools import cached_property
 from inspect import iscoroutinefunction, isroutine
 from os import PathLike
@@ -268,15 +269,23 @@ def require_log(store: SQLStore) -> SQLLog:
 def check_entry(name: str | None, app: App, reader: SQLLog | None) -> None:
     """Raise `ConfigurationError` for a name that neither an entry of the receiver nor the log has.
 
-    The log may have notifications of an entry that the receiver no longer has.
+    The log may have an entry that the receiver no longer has, or that is not in the settings of
+    the command.
     """
-    if name is None or name in app.parsers.names:
+    if name is None or name in app.parsers.names or (reader and _has_entry(reader, name)):
         return
-    if reader is None or not reader.count(Query(entry=name), limit=1):
-        raise ConfigurationError(
-            f"{no_such_entry(name, app.parsers.names)} The log has no notification of such an "
-            "entry, either."
-        )
+    raise ConfigurationError(
+        f"{no_such_entry(name, app.parsers.names)} The log has no notification of such an "
+        "entry, either."
+    )
+
+
+def _has_entry(log: SQLLog, name: str) -> bool:
+    """Return whether the log has notifications of an entry, or counts of its 401s or 503s."""
+    requests = log.requests_by_kind(datetime.fromtimestamp(0, UTC))
+    return any(name in of_kind for of_kind in requests.values()) or bool(
+        log.count(Query(entry=name), limit=1)
+    )
 
 
 def choose_erased(
