@@ -99,10 +99,6 @@ class Kind(ABC):
     def schema(self, database: str | Engine) -> str:
         """Return the schema of a table whose name has none."""
 
-    def prefix(self, database: str | Engine) -> str:
-        """Return what such a name begins with in messages and in the record of the mapping."""
-        return f"{self.schema(database)}."
-
     @abstractmethod
     def create(self, request: pytest.FixtureRequest, folder: Path) -> str:
         """Create an empty database, in the folder if it is a file; return its URL."""
@@ -201,10 +197,6 @@ class _SQLite(Kind):
     def schema(self, database: str | Engine) -> str:
         del database
         return "main"
-
-    def prefix(self, database: str | Engine) -> str:
-        del database
-        return ""
 
     def create(self, request: pytest.FixtureRequest, folder: Path) -> str:
         del request

@@ -19,7 +19,7 @@ from sqlalchemy import Engine
 
 import django_host
 from copying import replace
-from databases import kind_of, places
+from databases import KINDS, kind_of, places
 from engines import create, opened, run
 from hookrow import Arrival, Delivered, Postmark, Role, Schema
 from hookrow._core.notification import Outcome, Recorded
@@ -54,11 +54,10 @@ def recorded(engine: Engine) -> list[str]:
     return [value for (value,) in run(engine, RECORD)]
 
 
-def named(engine: Engine, *tables: str) -> str:
+def named(*tables: str) -> str:
     """Return the record of these tables, by the database's own names."""
-    prefix = kind_of(engine).prefix(engine)
     roles = zip(ROLES, tables, strict=True)
-    named = ",".join(f'"{role}":{{"table":"{prefix}{table}"}}' for role, table in roles)
+    named = ",".join(f'"{role}":{{"table":"{table}"}}' for role, table in roles)
     return f"[{{{named}}}]"
 
 
@@ -86,7 +85,7 @@ def test_the_first_notification(home: Home) -> None:
         assert not reading.read([])
     assert recorded(home._engine) == []
     deliver(home.store)
-    expected = [named(home._engine, *TABLES)]
+    expected = [named(*TABLES)]
     assert recorded(home._engine) == expected
     home.run(FORGET)
     deliver(home.store)
@@ -130,14 +129,13 @@ def test_another_mapping(engine: Engine, caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.WARNING, "hookrow"):
         deliver(store)
         deliver(store)
-    prefix = kind_of(engine).prefix(engine)
     warning = (
         "The log was written for tables other than those mapped now: subscribers in "
-        f"{prefix}hookrow_subscribers; now subscribers in {prefix}people."
+        "hookrow_subscribers; now subscribers in people."
     )
     assert caplog.messages == [f"{warning} {REMEDY}"]
     [both] = recorded(engine)
-    assert both == f"{former[0][:-1]},{named(engine, 'people', *TABLES[1:])[1:]}"
+    assert both == f"{former[0][:-1]},{named('people', *TABLES[1:])[1:]}"
     assert difference(engine, schema) == warning
     without = difference(engine, replace(schema, subscriptions=None)) or ""
     assert "now subscribers in " in without
@@ -196,7 +194,28 @@ def test_names_that_need_quotes(empty_database_url: str) -> None:
             home._engine, "CREATE TABLE IF NOT EXISTS hookrow_meta (name {name} UNIQUE, value text)"
         )
         deliver(home.store)
-        assert recorded(home._engine) == [named(home._engine, "people", "sends", "members")]
+        assert recorded(home._engine) == [named("people", "sends", "members")]
+
+
+@pytest.mark.parametrize("database_url", [each.name for each in KINDS], indirect=True)
+def test_a_copy(database_url: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """A restored backup may be a database of another name; on MariaDB, this is the schema."""
+    with closing(SQLStore(database_url)) as store:
+        deliver(store)
+    folder = tmp_path / "restored"
+    folder.mkdir()
+    copied = kind_of(database_url).copy(request, database_url, folder)
+    assert difference(copied, Schema()) is None
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+def test_a_table_in_another_schema_than_the_log(engine: Engine) -> None:
+    run(engine, "CREATE SCHEMA crm", "ALTER TABLE hookrow_subscribers SET SCHEMA crm")
+    schema = Schema(subscribers=Role("crm.hookrow_subscribers"))
+    with closing(SQLStore(engine, schema)) as store:
+        deliver(store)
+    assert recorded(engine) == [named("crm.hookrow_subscribers", *TABLES[1:])]
+    assert difference(engine, schema) is None
 
 
 PEOPLE = (
@@ -285,18 +304,17 @@ def test_two_tenants_on_one_log(
 
 
 def test_the_difference_of_conditions(
-    tenants: list[SQLStore], empty_database_url: str, caplog: pytest.LogCaptureFixture
+    tenants: list[SQLStore], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The warning names both conditions; null and false are one, unless a column is boolean."""
     one, two = tenants
     for store in (one, two, one):
         complain(store)
-    prefix = kind_of(empty_database_url).prefix(empty_database_url)
     [warning] = caplog.messages
     assert warning == (
         "The log was written for tables other than those mapped now: "
-        f'subscribers in {prefix}people where {{"team":1}}; '
-        f'now subscribers in {prefix}people where {{"team":2}}. {REMEDY}'
+        f'subscribers in people where {{"team":1}}; '
+        f'now subscribers in people where {{"team":2}}. {REMEDY}'
     )
     null = tenant(1), tenant(1)
     for schema, value in zip(null, (None, False), strict=True):

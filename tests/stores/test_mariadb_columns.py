@@ -468,7 +468,7 @@ def test_names(engine: Engine) -> None:
     with opened_catalogue(engine) as catalogue:
         assert sorted(catalogue.tables()) == ["a`b%", "seen"]
         for name in ("a`b%", f"{database}.a`b%"):
-            assert catalogue.own_name(name) == f"{database}.a`b%"
+            assert catalogue.own_name(name) == (database, "a`b%")
             assert [*catalogue.columns(name)] == ["id"]
         for name in ("missing", "missing.seen"):
             assert catalogue.own_name(name) is None

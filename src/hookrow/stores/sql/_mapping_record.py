@@ -1,7 +1,8 @@
 """The record of the mappings under which the log was written, in the table hookrow_meta.
 
 A mapping consists of the database's own names for the roles' tables, so it does not depend on how
-it was configured, of the conditions (`where`) that hide rows, and of the columns of tenants. Two
+it was configured, of the conditions (`where`) that hide rows, and of the columns of tenants. The
+names of tables in the schema of the log do not contain the schema, so it may be renamed. Two
 mappings may find different rows for one notification: if the receiver of one tenant refuses a
 complaint, another tenant's receiver may find a person with the same email. Therefore, nothing is
 retried or replayed under a mapping other than the log's, nor if the log has several. Notifications
@@ -44,7 +45,8 @@ MAPPING_TIMEOUT = 1.0
 class MappedRole(msgspec.Struct, frozen=True, omit_defaults=True):
     """A role's table, by the database's own name, and the values of columns that select its rows.
 
-    None stands for null. `tenant` is the column with the tenant of a row, or empty.
+    The name includes the schema, unless it is that of the log. None stands for null. `tenant` is
+    the column with the tenant of a row, or empty.
     """
 
     table: str
@@ -156,14 +158,21 @@ class MappingRecord:
 def mapped_tables(
     connection: Connection, database: Database, tables: RoleTables
 ) -> MappedTables | None:
-    """Return the database's own names for the roles' tables; None if one does not exist."""
+    """Return the database's own names for the roles' tables; None if one does not exist.
+
+    Those beside the log have no schema: they may be restored together in another one, or on MariaDB
+    in another database.
+    """
     mapped: dict[str, MappedRole] = {}
     catalogue = catalogue_of(connection, database.dialect)
+    log = catalogue.own_name(tables.schema.log) if tables.schema.log else None
     for name, role in tables.schema.roles.items():
-        table = catalogue.own_name(role.table)
-        if table is None:
+        own = catalogue.own_name(role.table)
+        if own is None:
             return None
+        is_beside = log is not None and log.schema == own.schema
         tenant = tables.tenants[name].name if name in tables.tenants else ""
+        table = own.table if is_beside else f"{own.schema}.{own.table}"
         mapped[name] = MappedRole(table, tables.selecting(name), tenant)
     return mapped
 

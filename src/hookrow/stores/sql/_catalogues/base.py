@@ -66,6 +66,13 @@ class Lookup(NamedTuple):
     by_tenant: bool = False
 
 
+class OwnName(NamedTuple):
+    """The database's own name for a table, and for the schema or database that contains it."""
+
+    schema: str
+    table: str
+
+
 class Listing(NamedTuple):
     """A statement that returns rows of a role in the order of columns, by hookrow's names."""
 
@@ -121,8 +128,8 @@ class Catalogue(ABC):
         """Return the names of all tables and views."""
 
     @abstractmethod
-    def own_name(self, table: str) -> str | None:
-        """Return the database's own name for a table, with its schema; None if there is none."""
+    def own_name(self, table: str) -> OwnName | None:
+        """Return the database's own name for a table; None if the table does not exist."""
 
     @abstractmethod
     def relation(self, table: str) -> Relation:

@@ -21,6 +21,7 @@ from hookrow.stores.sql._catalogues.base import (
     Listing,
     Lock,
     Lookup,
+    OwnName,
     Relation,
     Uniqueness,
     Writers,
@@ -69,10 +70,10 @@ class MariaDBCatalogue(Catalogue):
         sql = "SELECT table_name FROM information_schema.tables WHERE table_schema = database()"
         return [name for (name,) in self._fetch(sql)]
 
-    def own_name(self, table: str) -> str | None:
-        """Return the name with its database, both in the server's spelling."""
+    def own_name(self, table: str) -> OwnName | None:
+        """Return the name in the server's spelling."""
         rows = self._fetch(_MARIADB_NAME, self.named(table))
-        return rows[0][0] if rows else None
+        return OwnName(*rows[0]) if rows else None
 
     def relation(self, table: str) -> Relation:
         """Look for a view of that name. Partitioned tables get their indexes like others."""
@@ -552,7 +553,7 @@ Both values are constants, so that MariaDB opens no other table.
 """
 
 _MARIADB_NAME = f"""
-SELECT concat(table_schema, '.', table_name) FROM information_schema.tables WHERE {_IS_TABLE}
+SELECT table_schema, table_name FROM information_schema.tables WHERE {_IS_TABLE}
 """
 
 _MARIADB_COLUMNS = f"""

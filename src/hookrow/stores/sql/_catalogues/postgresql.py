@@ -13,6 +13,7 @@ from hookrow.stores.sql._catalogues.base import (
     Listing,
     Lock,
     Lookup,
+    OwnName,
     Relation,
     Uniqueness,
     Writers,
@@ -35,10 +36,10 @@ class PostgresCatalogue(Catalogue):
         rows = self.connection.fetch(_POSTGRES_TABLES)
         return [f"{schema}.{name}" if schema else name for schema, name in rows]
 
-    def own_name(self, table: str) -> str | None:
-        """Return the name with its schema."""
+    def own_name(self, table: str) -> OwnName | None:
+        """Return the name as it was created, without quotes."""
         rows = self.connection.fetch(_OWN_NAME, [self.statement_name(table)])
-        return str(rows[0][0]) if rows else None
+        return OwnName(*rows[0]) if rows else None
 
     def relation(self, table: str) -> Relation:
         """Decide by the kind of the relation."""
@@ -297,7 +298,7 @@ WHERE c.oid = to_regclass(%s) AND (relkind = 'v' OR ARRAY(
 """
 
 _OWN_NAME = """
-SELECT concat(nspname, '.', relname) FROM pg_class AS c
+SELECT nspname, relname FROM pg_class AS c
 JOIN pg_namespace AS n ON n.oid = relnamespace WHERE c.oid = to_regclass(%s)
 """
 

@@ -14,6 +14,7 @@ from hookrow.stores.sql._catalogues.base import (
     Catalogue,
     Listing,
     Lookup,
+    OwnName,
     Relation,
     Uniqueness,
     flag_conditions,
@@ -33,17 +34,15 @@ class SQLiteCatalogue(Catalogue):
         rows = self.connection.fetch(_SQLITE_TABLES)
         return [name for (name,) in rows]
 
-    def own_name(self, table: str) -> str | None:
-        """Return the name as it was declared, with an attached database's."""
+    def own_name(self, table: str) -> OwnName | None:
+        """Return the name as it was declared. The schema is "main", or an attached database."""
         bare, namespace = self.named(table)
         sql = (
             f"SELECT name FROM {self._master(namespace)} "
             "WHERE type IN ('table', 'view') AND name = %s COLLATE NOCASE"
         )
         rows = self.connection.fetch(sql, [bare])
-        if not rows:
-            return None
-        return str(rows[0][0]) if namespace == "main" else f"{namespace}.{rows[0][0]}"
+        return OwnName(namespace, *rows[0]) if rows else None
 
     def relation(self, table: str) -> Relation:
         """Look for a view of that name."""
