@@ -5,12 +5,18 @@ BIN := .venv/bin
 READY := .venv/ready
 DEMO := .venv-demo/ready
 DEMO_EXTRAS := serve,dashboard
+PORTABLE := .venv-portable/ready
 OLDEST := .venv-oldest/ready
 NEWEST := .venv-newest/ready
 DOCS := .venv-docs/ready
+RELEASE := .venv-release/ready
 MUTANTS := .venv/mutants
 COMPILED := .venv/compiled
 PYTEST := $(BIN)/pytest
+
+# The versions of all packages for development, except in .venv-oldest and .venv-newest.
+LOCK := requirements/dev.txt
+GROUPS := compiled dev docs mutants portable release
 
 # Each worker runs whole files, in the order of collection.
 WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
@@ -40,11 +46,8 @@ NEWER ?= $(firstword $(shell for minor in 14 13 12; do \
 		"$$python" -c 'import sys; print(sys.executable)' 2>/dev/null; \
 	done; done) $(PYTHON))
 
-# Not empty if that version is not the one of .venv.
-OTHER = $(shell test "$$($(NEWER) -V)" = "$$($(BIN)/python -V)" || echo yes)
-
 # $(call install,python,directory,arguments of pip): create an environment. pip shows its progress,
-# and in a log the versions that it has installed.
+# and in a log the versions that it has installed. Python 3.11 contains a pip without --group.
 # Without the package python3-venv, Debian's python3 lacks ensurepip: use the system's pip instead.
 define install
 	@$(1) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hookrow needs Python 3.11 or later: make PYTHON=...")'
@@ -54,20 +57,21 @@ define install
 		$(1) -m venv --clear --without-pip $(2) && pip="$(1) -m pip --python $(2)/bin/python"; \
 	else \
 		echo "$(1) has no pip. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; \
-	fi && $$pip install --disable-pip-version-check $(3)
+	fi && $$pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1' \
+	&& $(2)/bin/python -m pip install --disable-pip-version-check $(3)
 endef
 
 .PHONY: help setup demo test test-all measured acceptance test-clusters environments erase report \
-	test-oldest test-newest check format mutants bench compiled docs clean
+	test-oldest test-newest test-portable check format mutants bench compiled docs dist lock clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-13s %s\n", $$1, $$2}'
 
 setup: $(READY) ## Create .venv with everything needed for development
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml $(LOCK)
 	@echo "Installing everything for development in .venv: 1 GB, in two minutes ..."
-	$(call install,$(PYTHON),.venv,--editable '.[dev]')
+	$(call install,$(PYTHON),.venv,--constraint $(LOCK) --editable '.[all]' --group dev)
 	@touch $@
 
 demo: $(DEMO) ## Show notifications becoming rows
@@ -115,18 +119,25 @@ test-oldest: $(OLDEST) ## Run tests on the lowest version of each dependency tha
 # Only wheels are installed, so that a version without a wheel fails here.
 $(OLDEST): pyproject.toml
 	$(PYTHON) tests/requirements.py >.venv-oldest.txt
-	$(call install,$(PYTHON),.venv-oldest,--only-binary :all: --constraint .venv-oldest.txt --editable '.[dev]')
+	$(call install,$(PYTHON),.venv-oldest,--only-binary :all: --constraint .venv-oldest.txt --editable '.[all]' --group dev)
 	@mv .venv-oldest.txt $@
 
 test-newest: $(NEWEST) ## Run tests on the newest version of each dependency and the newest Python found
-	$(if $(OTHER),.venv-newest/bin/pytest $(WORKERS) $(SAME) $(TESTS),\
-		@echo "Skipped, because .venv has the same Python and the newest dependencies, too.")
+	.venv-newest/bin/pytest $(WORKERS) $(SAME) $(TESTS)
 
-$(NEWEST): pyproject.toml | $(READY)
-	$(if $(OTHER),$(call install,$(NEWER),.venv-newest,--editable '.[dev]'))
-	$(if $(OTHER),@touch $@)
+$(NEWEST): pyproject.toml
+	$(call install,$(NEWER),.venv-newest,--editable '.[all]' --group dev)
+	@touch $@
 
 CORE := src/hookrow/_core/changes.py,src/hookrow/_core/log_entry.py,src/hookrow/_core/notification.py,src/hookrow/_core/optional.py,src/hookrow/_core/rules.py,src/hookrow/providers/_postmark_payloads.py,src/hookrow/providers/postmark.py,src/hookrow/_http.py,src/hookrow/_core/schema.py,src/hookrow/_core/schema_values.py,src/hookrow/errors.py
+
+# On Windows, which has no make, .github/workflows/ci.yml runs the same two commands.
+test-portable: $(PORTABLE) ## Run the tests that also pass on Windows and macOS: all imports, and SQLite
+	.venv-portable/bin/python -m pytest --noconftest tests/portable
+
+$(PORTABLE): pyproject.toml $(LOCK)
+	$(call install,$(PYTHON),.venv-portable,--constraint $(LOCK) --editable '.[all]' --group portable)
+	@touch $@
 
 check: $(READY) ## Check format, style and types
 	$(BIN)/ruff format --check .
@@ -149,19 +160,34 @@ mutants: $(MUTANTS) ## Measure how many faults in the core the tests detect, in 
 # Needs a compiler, pkg-config and the header files of MariaDB's or MySQL's client library.
 compiled: $(COMPILED) ## Install the drivers that are compiled, without which some tests are skipped
 
-# Each of these files is named after its extra.
+# Each of these files is named after its group.
 $(MUTANTS) $(COMPILED): $(READY)
-	@echo "Installing the packages of the extra $(@F) ..."
-	@if test -x $(BIN)/pip; then pip="$(BIN)/python -m pip"; else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi \
-	&& $$pip install --quiet --disable-pip-version-check --editable '.[$(@F)]'
+	@echo "Installing the packages of the group $(@F) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(LOCK) --group $(@F)
 	@touch $@
 
 docs: $(DOCS) ## Build the documentation site in site/
 	@.venv-docs/bin/zensical build --clean --strict
 	@echo "Open site/index.html, or serve it, search included: $(PYTHON) -m http.server -d site"
 
-$(DOCS): pyproject.toml
-	$(call install,$(PYTHON),.venv-docs,--editable '.[docs]')
+$(DOCS): pyproject.toml $(LOCK)
+	$(call install,$(PYTHON),.venv-docs,--constraint $(LOCK) --editable . --group docs)
+	@touch $@
+
+dist: $(RELEASE) ## Build the sdist and the wheel in dist/, and check how their README is displayed
+	@rm -rf dist
+	.venv-release/bin/uv build --python .venv-release/bin/python
+	.venv-release/bin/twine check --strict dist/*
+
+lock: $(RELEASE) ## Write the newest versions of all packages for development to requirements/dev.txt
+	@{ echo "# The versions of all packages for development, on every Python and system: see CONTRIBUTING.md." \
+	&& .venv-release/bin/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate \
+		--all-extras $(addprefix --group ,$(GROUPS)) pyproject.toml; } >$(LOCK).new
+	@mv $(LOCK).new $(LOCK)
+	@git diff --stat $(LOCK)
+
+$(RELEASE): pyproject.toml
+	$(call install,$(PYTHON),.venv-release,--constraint $(LOCK) --group release)
 	@touch $@
 
 clean: ## Remove all environments, caches and build results

@@ -13,7 +13,7 @@ import pytest
 
 import hookrow
 from hookrow._server.protocol import UVICORN
-from requirements import requirements
+from requirements import LOCK, requirements
 
 
 class Use(NamedTuple):
@@ -243,3 +243,25 @@ def test_bounds() -> None:
     found = {*requirements()}
     assert {each.name for each in found if each.below is not None} == PRIVATE.keys() - UNBOUNDED
     assert len(found) == len({each.name for each in found})
+
+
+def test_the_lock_has_the_version_of_each_package() -> None:
+    """Of every extra and group, but not of the build, whose environment is pip's own.
+
+    The lines name no server: the user's settings of pip choose it.
+    """
+    comment, *lines = LOCK.read_text(encoding="utf-8").splitlines()
+    assert re.fullmatch(r"# [^/@]+ see CONTRIBUTING\.md\.", comment)
+    locked: dict[str, list[tuple[int, ...]]] = {}
+    for line in lines:
+        match = re.fullmatch(r"([a-z0-9-]+)==([\w.]+)(?: ; [\w ().<>=!'-]+)?", line)
+        assert match is not None, line
+        locked.setdefault(match[1], []).append(_numbers(match[2]))
+    for each in requirements(of_build=False):
+        versions = locked[each.name]
+        assert min(versions) >= _numbers(each.lowest), each
+        assert each.below is None or max(versions) < _numbers(each.below), each
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)))
