@@ -62,7 +62,7 @@ define install
 endef
 
 .PHONY: help setup demo test test-all measured acceptance test-clusters environments erase report \
-	test-oldest test-newest test-portable check format mutants bench compiled docs dist lock clean
+	test-oldest test-newest test-portable check format mutants bench compiled docs dist image lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -178,6 +178,11 @@ dist: $(RELEASE) ## Build the sdist and the wheel in dist/, and check how their 
 	@rm -rf dist
 	.venv-release/bin/uv build --python .venv-release/bin/python
 	.venv-release/bin/twine check --strict dist/*
+
+IMAGE ?= hookrow
+
+image: ## Build the container image that deploy/Containerfile describes
+	podman build --format docker --file deploy/Containerfile --tag $(IMAGE) .
 
 lock: $(RELEASE) ## Write the newest versions of all packages for development to requirements/dev.txt
 	@{ echo "# The versions of all packages for development, on every Python and system: see CONTRIBUTING.md." \
