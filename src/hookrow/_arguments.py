@@ -5,6 +5,7 @@ No message quotes a value that may be a secret or contain one, such as a URL.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -60,6 +61,15 @@ def collected(faults: list[Fault]) -> Iterator[None]:
         yield
     except ConfigurationError as error:
         faults += error.faults
+
+
+def refuse_windows(feature: str, remedy: str) -> None:
+    """Raise `ConfigurationError` on Windows, which lacks what the feature needs.
+
+    docs/how-to/windows.md lists these features.
+    """
+    if sys.platform == "win32":
+        raise ConfigurationError(f"{feature} is not available on Windows: {remedy}.")
 
 
 def kind_of(value: object) -> str:

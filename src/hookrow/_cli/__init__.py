@@ -24,12 +24,13 @@ from click.core import ParameterSource
 from click.shell_completion import get_completion_class
 
 from hookrow import __version__
+from hookrow._arguments import refuse_windows
 from hookrow._cli.app import App, HostApp
 from hookrow._cli.check import check
 from hookrow._cli.db import db
 from hookrow._cli.entries import read_entries, token_variables
 from hookrow._cli.log import log
-from hookrow._cli.options import option
+from hookrow._cli.options import OTHER_SYSTEMS, option
 from hookrow._cli.output import INTERRUPTED, echo
 from hookrow._cli.provider import provider
 from hookrow._cli.replay import prune, replay
@@ -134,6 +135,7 @@ def demo(context: click.Context, *, once: bool) -> None:
     After the summary, the server keeps running for your own notifications until you
     press Ctrl-C. If standard input is not a terminal, the demo exits as with --once.
     """
+    refuse_windows("`hookrow demo`", OTHER_SYSTEMS)
     from hookrow import _demo
 
     root = context.find_root()

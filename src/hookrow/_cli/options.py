@@ -20,6 +20,9 @@ ENTRY_ID = click.IntRange(1, 2**63 - 1)
 
 F = TypeVar("F", bound=Callable[..., object])
 
+OTHER_SYSTEMS = "mount the receiver in your application, or use Linux, macOS, WSL or a container"
+"""What to do on Windows, where hookrow's own server does not run."""
+
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from hookrow._arguments import refuse_windows
 from hookrow._cli import options
 from hookrow._cli.app import App
 from hookrow._cli.entries import entries_of, read_tokens
@@ -494,6 +495,7 @@ def rotate(
     provider may repeat notifications with the old secret, run the command again with --finish,
     which removes the old one. If the command is interrupted, run it again: it continues.
     """
+    refuse_windows("`hookrow provider rotate`", "run it on Linux or macOS")
     from hookrow._postmark_api.errors import VerificationFailed
     from hookrow._postmark_api.rotate import Rotation, SecretFile
 

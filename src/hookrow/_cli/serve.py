@@ -7,10 +7,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from hookrow._arguments import refuse_windows
 from hookrow._cli import options
 from hookrow._cli.app import WITHOUT_APP, App, HostApp
 from hookrow._cli.entries import entries_of, read_tokens
-from hookrow._cli.options import option
+from hookrow._cli.options import OTHER_SYSTEMS, option
 from hookrow._server.inherited import LARGEST_DESCRIPTOR, Inherited, choose_descriptor
 from hookrow._server.settings import Settings
 from hookrow.errors import ConfigurationError
@@ -102,6 +103,7 @@ def serve(
     would be recorded). It creates and upgrades hookrow's tables in an SQLite file; for a database
     on a server, run `hookrow db upgrade` first. On SIGHUP, it reloads the secret file.
     """
+    refuse_windows("`hookrow serve`", OTHER_SYSTEMS)
     from hookrow._server import run
 
     app: App = context.obj

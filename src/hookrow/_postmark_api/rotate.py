@@ -8,8 +8,8 @@ secret.
 
 from __future__ import annotations
 
-import fcntl
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +30,9 @@ from hookrow.errors import ConfigurationError
 from hookrow.stores._log import RequestKind
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._log import SQLLog
+
+if sys.platform != "win32":
+    import fcntl
 
 RETRIES_FOR = timedelta(minutes=72)
 """How long the provider repeats a notification; the first attempts may have had the old secret."""

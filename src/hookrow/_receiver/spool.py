@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from hookrow._arguments import refuse_windows
 from hookrow._core.log_entry import FINGERPRINT_SIZE, fingerprint, stored_trace_id
 from hookrow._core.notification import (
     Arrival,
@@ -197,6 +198,7 @@ class Spool:
     def __init__(
         self, path: str | os.PathLike[str], mapping: str = "", *, limit: int = MAX_SPOOL_SIZE
     ) -> None:
+        refuse_windows("A spool", "omit `spool`; the provider repeats notifications that get a 503")
         self._mapping = mapping
         absolute = Path(path).absolute()  # the process may change its directory
         self._file = SpoolFile(absolute, limit=limit)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from errno import EDQUOT, ENOSPC
-from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from pathlib import Path
 from shutil import disk_usage
 from threading import local
@@ -23,6 +23,9 @@ from typing import TypeAlias, TypeVar
 from hookrow.errors import ConfigurationError
 from hookrow.stores._private_file import create_private_file
 from hookrow.stores._timeouts import left
+
+if sys.platform != "win32":
+    from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 
 LONGEST_WAIT = 5.0
 SHORTEST_WAIT = 0.3

@@ -8,16 +8,22 @@ Instead, the signal is blocked and stays pending; child processes inherit the ma
 from __future__ import annotations
 
 import signal
+import sys
 
 RECEIVER = "hookrow.receiver"
 """The key of the receiver in ASGI's lifespan state, set by the application for the protocol."""
 
 
 def hold_sighup() -> None:
-    """Block SIGHUP in this thread, and in the threads and processes that it starts from now on."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    """Block SIGHUP in this thread, and in the threads and processes that it starts from now on.
+
+    Windows has no SIGHUP, and no `hookrow serve`.
+    """
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
 
 
 def release_sighup() -> None:
     """Unblock SIGHUP; if it has arrived in the meantime, it now takes effect."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})

@@ -116,9 +116,10 @@ def socket_of(connection: object) -> int | None:
 def duplicate_socket(number: int) -> socket.socket:
     """Return a duplicate of a driver's socket.
 
-    The driver may close its own socket at any time, and the system may then reuse its number.
+    The driver may close its own socket at any time, and the system may then reuse its number. The
+    duplicate is only shut down, for which its family is irrelevant.
     """
-    return socket.fromfd(number, socket.AF_UNIX, socket.SOCK_STREAM)
+    return socket.fromfd(number, socket.AF_INET, socket.SOCK_STREAM)
 
 
 watchdog = ConnectionWatchdog()

@@ -220,7 +220,7 @@ def _open_socket(options: Options, host: Host, until: float) -> socket.socket:
         raise Unavailable(
             f"Connecting to {options.place(host)} failed: {error.strerror or error}."
         ) from error
-    if family != socket.AF_UNIX:
+    if options.unix_socket is None:
         _keep_alive(opened)
     return opened
 

@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
+from hookrow._arguments import refuse_windows
 from hookrow.errors import ConfigurationError
 from hookrow.stores.sql._connections import CONNECT_TIMEOUT, NOT_A_URL
 
@@ -129,6 +130,8 @@ def parse(url: str) -> Options:
             "unix_socket is empty: write the path of the server's socket, or remove unix_socket "
             "from the URL."
         )
+    if unix_socket:
+        refuse_windows("A connection by unix_socket", "remove unix_socket from the URL")
     options = Options(
         scheme=scheme.lower(),
         hosts=tuple(map(_host, hosts.split(",")))[: 1 if unix_socket else None],

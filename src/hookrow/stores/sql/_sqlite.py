@@ -13,7 +13,6 @@ from stat import S_ISREG
 from threading import Lock, get_ident
 from time import monotonic, sleep
 from typing import Any, ClassVar
-from urllib.parse import quote
 from weakref import finalize
 
 from hookrow._concurrency import reset_after_fork
@@ -162,7 +161,7 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
             create_private_file(self.file)
         # SQLite itself creates no file: it would give it the mode that the umask allows.
         connection = sqlite3.connect(
-            f"file://{quote(os.fsencode(self.file))}?mode=rw",
+            f"{self.file.as_uri()}?mode=rw",
             uri=True,
             timeout=LOCK_TIMEOUT,
             isolation_level=None,
