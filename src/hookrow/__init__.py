@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from hookrow.providers import Event
     from hookrow.providers.postmark import Postmark
 
-__version__ = "0.2.0"
+__version__ = "1.0.0"
 
 __all__ = [
     "Arrival",

@@ -27,7 +27,7 @@ def test_every_target_exists(file: Path) -> None:
 
 @pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)
 def test_every_action_is_pinned_to_a_commit(file: Path) -> None:
-    """A tag or a branch may be moved to other code. Only files of this repository need no commit."""
+    """A tag or a branch may be moved to other code. Files of this repository need no commit."""
     used = re.findall(r"uses: (.+)", file.read_text(encoding="utf-8"))
     assert used
     for each in used:
