@@ -174,7 +174,7 @@ $(DOCS): pyproject.toml $(LOCK)
 	$(call install,$(PYTHON),.venv-docs,--constraint $(LOCK) --editable . --group docs)
 	@touch $@
 
-dist: $(RELEASE) ## Build the sdist and the wheel in dist/, and check how their README is displayed
+dist: $(RELEASE) ## Build the sdist and the wheel in dist/, and check their metadata
 	@rm -rf dist
 	.venv-release/bin/uv build --python .venv-release/bin/python
 	.venv-release/bin/twine check --strict dist/*

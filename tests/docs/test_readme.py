@@ -54,13 +54,30 @@ def test_the_schema() -> None:
 
 def test_all_names_in_it_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = set(re.findall(r"hookrow\[(\w+)\]", README))
+    extras = {
+        name for names in re.findall(r"hookrow\[([\w,]+)\]", README) for name in names.split(",")
+    }
     assert extras
     assert extras <= set(project["optional-dependencies"])
     makefile = (ROOT / "Makefile").read_text()
-    for make, target in map(shlex.split, blocks("sh")[0].splitlines()):
+    demo, targets = blocks("sh")
+    assert demo == "uvx --from 'hookrow[serve,dashboard]' hookrow demo\n"
+    for make, target in map(shlex.split, targets.splitlines()):
         assert make == "make"
         assert f"\n{target}:" in makefile
+
+
+def test_all_links_are_absolute() -> None:
+    """PyPI shows the README, too. `test_site.py` checks that the files exist."""
+    text = re.sub(r"^```.*?^```", "", README, flags=re.DOTALL | re.MULTILINE)
+    inline = re.findall(r"\]\(([^)\s]+)\)", text)
+    defined = dict(re.findall(r"^\[([^\]]+)\]: (\S+)$", text, re.MULTILINE))
+    assert [link for link in [*inline, *defined.values()] if not link.startswith("https://")] == []
+    assert {*re.findall(r"\]\[([^\]]+)\]", text)} == {*defined}
+    pictures = {*re.findall(r"!\[[^\]]+\]\[([^\]]+)\]", text)}
+    assert pictures
+    for picture in pictures:  # the others are pages, not the files themselves
+        assert defined[picture].startswith("https://raw.githubusercontent.com/")
 
 
 @pytest.mark.parametrize("page", ["explanation/reliability", "how-to/deploy"])

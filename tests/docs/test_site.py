@@ -18,6 +18,7 @@ TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", 
 NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SOURCE = PROJECT["urls"]["Source"]
+RAW = SOURCE.replace("github.com", "raw.githubusercontent.com")
 
 
 def links(page: Path) -> list[str]:
@@ -40,8 +41,8 @@ def test_links_lead_to_existing_files(page: Path) -> None:
     """Pages of the site link to other files of the repository by their address."""
     root = DOCS if page.is_relative_to(DOCS) else ROOT
     for link in links(page):
-        if link.startswith(f"{SOURCE}/"):
-            path = re.sub(rf"{SOURCE}/(blob|tree)/main/", "", link)
+        if link.startswith((f"{SOURCE}/", f"{RAW}/")):
+            path = re.sub(rf"({SOURCE}/(blob|tree)|{RAW})/main/", "", link)
             assert (ROOT / path).exists(), link
         elif not link.startswith("http"):
             target = Path(os.path.normpath(page.parent / link))

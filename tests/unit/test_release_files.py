@@ -1,6 +1,8 @@
-"""The workflows and hooks of the public repository call targets that exist, and pinned actions."""
+"""The files of a release: what the sdist contains; the targets and actions that workflows call."""
 
 import re
+import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,17 @@ def test_ci_runs_on_every_python_that_is_supported() -> None:
     assert matrix is not None
     supported = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', pyproject)
     assert re.findall(r"3\.\d+", matrix[1]) == supported
+
+
+def test_the_sdist_contains_what_the_repository_contains() -> None:
+    """Except the scripts for its own CI, so that `make test` passes in an unpacked sdist."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is an unpacked sdist")
+    command = ["git", "ls-files", "--cached"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    names = {path.partition("/")[0] for path in listed.stdout.splitlines()}
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    included = pyproject["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    packed = {path.name for pattern in included for path in ROOT.glob(pattern)}
+    assert names - packed == {".ci", ".gitignore", "pyproject.toml"}  # hatch adds the last two
+    assert packed <= names
