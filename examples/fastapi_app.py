@@ -1,8 +1,8 @@
 """hookrow in FastAPI: the application saves dispatches, and hookrow records notifications.
 
-In a clone of the repository (once hookrow is published: with `hookrow` instead of the dot):
+In a clone of the repository:
 
-pip install '.[serve,sqlalchemy]' fastapi
+pip install 'hookrow[serve,sqlalchemy]' fastapi
 cd examples
 export HOOKROW_SECRET=the-secret-of-this-example
 hookrow db upgrade

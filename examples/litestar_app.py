@@ -1,8 +1,8 @@
 """hookrow in Litestar: the application saves dispatches, and hookrow records notifications.
 
-In a clone of the repository (once hookrow is published: with `hookrow` instead of the dot):
+In a clone of the repository:
 
-pip install '.[serve,sqlalchemy]' litestar granian
+pip install 'hookrow[serve,sqlalchemy]' litestar granian
 cd examples
 export HOOKROW_SECRET=the-secret-of-this-example
 granian --interface asgi litestar_app:app &

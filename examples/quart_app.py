@@ -1,8 +1,8 @@
 """hookrow in Quart: the application saves dispatches, and hookrow records notifications.
 
-In a clone of the repository (once hookrow is published: with `hookrow` instead of the dot):
+In a clone of the repository:
 
-pip install '.[serve,sqlalchemy]' quart hypercorn
+pip install 'hookrow[serve,sqlalchemy]' quart hypercorn
 cd examples
 export HOOKROW_SECRET=the-secret-of-this-example
 hypercorn quart_app:app &

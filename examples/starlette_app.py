@@ -1,8 +1,8 @@
 """hookrow in Starlette: the application saves dispatches, and hookrow records notifications.
 
-In a clone of the repository (once hookrow is published: with `hookrow` instead of the dot):
+In a clone of the repository:
 
-pip install '.[serve,sqlalchemy]' starlette
+pip install 'hookrow[serve,sqlalchemy]' starlette
 cd examples
 export HOOKROW_SECRET=the-secret-of-this-example
 uvicorn starlette_app:app &

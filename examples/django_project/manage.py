@@ -1,8 +1,8 @@
 """hookrow in Django: the application saves dispatches, and hookrow records notifications.
 
-In a clone of the repository (once hookrow is published: with `hookrow` instead of the dot):
+In a clone of the repository:
 
-pip install '.[django]'
+pip install 'hookrow[django]'
 cd examples/django_project
 export HOOKROW_SECRET=the-secret-of-this-example
 python manage.py migrate
