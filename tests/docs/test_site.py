@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from session import ROOT, read_blocks
+from session import ROOT, execute, read_blocks, read_commands
 
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
 NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+ADDRESSES = {*PROJECT["urls"].values()}
 SOURCE = PROJECT["urls"]["Source"]
 RAW = SOURCE.replace("github.com", "raw.githubusercontent.com")
 
@@ -41,7 +42,7 @@ def test_links_lead_to_existing_files(page: Path) -> None:
     """Pages of the site link to other files of the repository by their address."""
     root = DOCS if page.is_relative_to(DOCS) else ROOT
     for link in links(page):
-        if link.startswith((f"{SOURCE}/", f"{RAW}/")):
+        if link.startswith((f"{SOURCE}/", f"{RAW}/")) and link not in ADDRESSES:
             path = re.sub(rf"({SOURCE}/(blob|tree)|{RAW})/main/", "", link)
             assert (ROOT / path).exists(), link
         elif not link.startswith("http"):
@@ -50,6 +51,21 @@ def test_links_lead_to_existing_files(page: Path) -> None:
             assert target.exists(), link
 
 
-def test_the_home_page_mounts_the_receiver_like_the_readme() -> None:
-    [code] = read_blocks("docs/index.md", "python")
-    assert code in read_blocks("README.md", "python")
+def test_the_home_page(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its example prints the documented output, and it mounts the receiver like the README."""
+    example, mounted = read_blocks("docs/index.md", "python")
+    execute(example)
+    [session] = read_blocks("docs/index.md", "console")
+    assert read_commands(session) == [("python example.py", capsys.readouterr().out)]
+    assert mounted in read_blocks("README.md", "python")
+
+
+@pytest.mark.parametrize("name", ["CHANGELOG", "CONTRIBUTING", "SECURITY"])
+def test_the_site_includes_a_file_of_the_repository(name: str) -> None:
+    """Its links to pages are references, which the file and the page of the site both define."""
+    text = (ROOT / f"{name}.md").read_text(encoding="utf-8")
+    assert not re.search(r"\]\((?!https?://|#)", text)
+    first, *others = (DOCS / f"project/{name.lower()}.md").read_text(encoding="utf-8").splitlines()
+    assert first == f'{{% include-markdown "../../{name}.md" %}}'
+    defined = re.findall(r"^(\[[^\]]+\]: )docs/(\S+)$", text, re.MULTILINE)
+    assert [*filter(None, others)] == [f"{label}../{page}" for label, page in defined]
