@@ -3,14 +3,23 @@
 import os
 import re
 from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from werkzeug.exceptions import NotFound
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 from django_project.page import PAGE, TRY, start
+from hookrow.stores.sql import SQLStore
+from hookrow.testing import Tables, open_receiver, post, suppression
+from hookrow.wsgi import WSGI
+from loopback import loopback
+from nginx import running
 from postgres import Server, find_binaries
 from session import ROOT, read_blocks, read_commands, read_files, terminal
-from wire import eventually, free_port
+from wire import eventually, free_port, get
 
 HOSTS = {page.stem for page in (ROOT / "docs/how-to/hosts").glob("*.md")} - {"index"}
 
@@ -46,6 +55,26 @@ def test_dashboard(tmp_path: Path) -> None:
     code = read_files("docs/how-to/dashboard.md")["dashboard_app.py"]
     (tmp_path / "dashboard_app.py").write_text(code)
     follow("docs/how-to/dashboard.md", tmp_path)
+
+
+def test_proxy(tmp_path: Path) -> None:
+    """An application gets the requests of its endpoint through nginx, and no others."""
+    [location] = read_blocks("docs/how-to/proxy.md", "nginx")
+    port = free_port()
+    with (
+        closing(SQLStore("sqlite://")) as store,
+        open_receiver(store) as receiver,
+        loopback(DispatcherMiddleware(NotFound(), {"/mail": WSGI(receiver)})) as application,
+        running(
+            tmp_path,
+            port,
+            f"server {{ listen {port}; {location} }}".replace("8000", str(application)),
+        ),
+    ):
+        Tables(store).add_subscriber("ada@example.com")
+        payload = suppression("ada@example.com", None, at=datetime.now(UTC))
+        assert post(f"http://127.0.0.1:{port}/mail/provider/webhooks", payload) == (200, "")
+        assert get(port, "/readyz").status == 404
 
 
 def test_more_than_one_machine(
