@@ -1,12 +1,14 @@
 """`hookrow check`: faults of the settings and the database, and that the remedies work."""
 
 import json
+import os
 import re
 from base64 import b64encode
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from secrets import token_bytes, token_hex, token_urlsafe
 from unittest.mock import Mock
 from uuid import uuid4
@@ -142,6 +144,26 @@ def test_secrets(secrets: tuple[str, ...], level: Level, words: str) -> None:
     assert (result.subject, result.level) == ("secret", level)
     assert words in result.text
     assert not any(secret and secret in result.text for secret in secrets)
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_owner", "level"),
+    [
+        (0o600, True, Level.OK),
+        (0o640, True, Level.WARNING),
+        (0o440, False, Level.OK),
+        (0o444, False, Level.WARNING),
+    ],
+)
+def test_permissions_of_a_secret_file(
+    mode: int, level: Level, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_owner: bool
+) -> None:
+    """The group may read a file of another user, because this user may read it only as a member."""
+    file = tmp_path / "secret"
+    file.touch(mode)
+    file.chmod(mode)
+    monkeypatch.setattr(os, "geteuid", lambda: file.stat().st_uid + (not is_owner))
+    assert check_secrets(lambda: [SECRET], str(file)).level is level
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -132,9 +134,20 @@ def _doubt_about(secrets: Sequence[str], file: str | None) -> str | None:
         return (
             f"The webhook secret has {length} and can be guessed: use {MIN_SECRET_LENGTH} or more."
         )
-    if file and Path(file).stat().st_mode & 0o077:
+    if file and _is_open_to_others(Path(file).stat()):
         return f"Other users can read the secret file. Run: chmod 600 {file}"
     return None
+
+
+def _is_open_to_others(file: os.stat_result) -> bool:
+    """Return whether a file gives other users access.
+
+    Access of the group counts only if this user owns the file, and could take it back. Otherwise,
+    the group may be how this user has access, as to a Secret that Kubernetes mounts (`fsGroup`).
+    """
+    if sys.platform == "win32":  # other users' permissions are not in the mode there
+        return False
+    return bool(file.st_mode & (0o077 if file.st_uid == os.geteuid() else 0o007))
 
 
 def check_sweep(*, log: bool, bodies: bool, sweep: bool) -> Iterator[CheckResult]:
