@@ -273,6 +273,17 @@ def test_migrations(empty_sqlite_url: str) -> None:
     assert (result.level, result.text) == (Level.ERROR, text)
 
 
+def test_migrations_of_a_newer_version(database_url: str) -> None:
+    """They are a warning, unless a change fails or a revision is missing."""
+    run(database_url, "INSERT INTO hookrow_migrations (revision) VALUES ('9999')")
+    result = about("migrations", database_url, Schema())
+    assert (result.level, "at revision 9999, which" in result.text) == (Level.WARNING, True)
+    assert about("tables", database_url, Schema()).level is Level.OK
+    run(database_url, "DELETE FROM hookrow_migrations WHERE revision = '0002'")
+    result = about("migrations", database_url, Schema())
+    assert (result.level, "does not know: install" in result.text) == (Level.ERROR, True)
+
+
 def test_migrations_beside_tables_of_the_host(host_url: str) -> None:
     """The log needs a migration; without it, migrations are not mentioned."""
     assert "migrations" not in {each.subject for each in found(host_url)}

@@ -131,7 +131,7 @@ def test_new_file(empty_sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Non
         assert times(empty_sqlite_url)[0] == AT
         for path in (ENDPOINT, "/mail/healthz", "/mail/dashboard/"):
             assert server.post(path=path).body == b"Not Found"
-        run(empty_sqlite_url, "INSERT INTO hookrow_migrations (revision) VALUES ('9')")
+        run(empty_sqlite_url, "DELETE FROM hookrow_migrations WHERE revision = '0002'")
         wire.eventually(lambda: server.get("/readyz").status == 503)
         assert server.get("/healthz").status == 200
 

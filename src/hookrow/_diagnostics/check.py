@@ -329,9 +329,16 @@ def _remedy(error: StoreError, dialect: Dialect) -> str:
 
 
 def _check_revision(schema: Schema, current: Sequence[str], needed: Sequence[str]) -> CheckResult:
-    for revision in current:
-        if not _migrations.is_known(revision):
-            return CheckResult(Level.ERROR, "migrations", _migrations.UNKNOWN.format(revision))
+    unknown = [each for each in current if not _migrations.is_known(each)]
+    if unknown and set(needed) <= set(current):
+        # As after `db upgrade` of a newer version, until all receivers have been replaced.
+        text = (
+            f"hookrow's tables are at {_migrations.listed(unknown)}, which a newer version "
+            "has added. This version uses them as long as its changes succeed: replace it."
+        )
+        return CheckResult(Level.WARNING, "migrations", text)
+    if unknown:
+        return CheckResult(Level.ERROR, "migrations", _migrations.UNKNOWN.format(unknown[0]))
     if set(needed) <= set(current):
         text = f"They are up to date ({_migrations.listed(needed)})."
         return CheckResult(Level.OK, "migrations", text)

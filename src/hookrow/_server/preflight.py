@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
+from functools import partial
 
 from hookrow import _migrations
 from hookrow._describe import pluralize
@@ -84,8 +85,9 @@ def _prepare_database(database: Database, settings: Settings) -> None:
     schema = settings.schema
     upgradable = not database.dialect.is_server and schema.is_own
     is_new = lacks_file(database)
+    check = partial(check_database, database, schema, settings.tenants)
     # Tables that the host's own migrations created have no errors, and are left unchanged.
-    if upgradable and any(each.subject != "changes" for each in _errors(database, settings)):
+    if upgradable and any(each.subject != "changes" for each in _errors(check())):
         try:
             _migrations.upgrade(database, schema)
         except Unavailable as error:
@@ -95,13 +97,16 @@ def _prepare_database(database: Database, settings: Settings) -> None:
         else:
             if is_new:
                 logger.warning(_NEW_FILE, location(database))
-    errors = [*_errors(database, settings)]
+    results = [*check()]
+    errors = [*_errors(results)]
     if final := [each.text for each in errors if each.subject not in {"database", "changes"}]:
         raise ConfigurationError("\n".join(final))
     for each in errors:
         logger.warning(f"Nothing can be recorded yet; responses are 503. {each.text}")
+    for each in results:
+        if each.level is Level.WARNING:
+            logger.warning(each.text)
 
 
-def _errors(database: Database, settings: Settings) -> Iterator[CheckResult]:
-    found = check_database(database, settings.schema, settings.tenants)
-    return (each for each in found if each.level is Level.ERROR)
+def _errors(results: Iterable[CheckResult]) -> Iterator[CheckResult]:
+    return (each for each in results if each.level is Level.ERROR)
