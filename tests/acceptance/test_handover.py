@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import pytest
-from traffic import Load, longest_pause
+from traffic import Counted, Load, OneRequest, longest_pause
 
 from command import HOOKROW, Command, Serving, started
 from nginx import installed
@@ -20,31 +20,6 @@ RESTARTS = 10
 RESETS = 5
 """How many connections may be reset in all restarts: those that are made between the last one that
 the server accepts and the end of its listening socket."""
-
-
-class OneRequest(Connection):
-    """A connection for a single request, as many clients make one for each."""
-
-    def send(self, data: bytes) -> None:
-        """Send a request that closes the connection."""
-        super().send(data.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
-
-
-class Counted:
-    """Connects, and counts the connections that failed."""
-
-    failed = 0
-
-    def __init__(self, kind: type[Connection]) -> None:
-        self._kind = kind
-
-    def __call__(self, port: int) -> Connection:
-        """Connect to a port."""
-        try:
-            return self._kind(port)
-        except OSError:
-            self.failed += 1
-            raise
 
 
 @pytest.fixture

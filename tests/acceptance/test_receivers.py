@@ -2,7 +2,6 @@
 
 import re
 import signal
-import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -10,13 +9,14 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from tls import Secured, certify
 from traffic import Load
 
 from command import Command, Serving
 from hookrow._migrations import sql
-from nginx import installed, running
+from nginx import running
 from postgres import Databases
-from wire import ENDPOINT, SECRET, Connection, eventually, free_port, head
+from wire import ENDPOINT, SECRET, eventually, free_port, head
 
 pytestmark = pytest.mark.never_flaky
 
@@ -25,23 +25,8 @@ CONFIGURATION = Path(__file__).parents[2] / "deploy" / "nginx.conf"
 FEW_REQUESTS = "keepalive_requests 100;"
 """A lower limit than the default of 1,000, so that all connections end during a restart."""
 
-CERTIFY = (
-    "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=127.0.0.1 "
-    "-addext subjectAltName=IP:127.0.0.1 -keyout privkey.pem -out fullchain.pem"
-)
-
 DEADLINE = 5.0
 """In seconds; a receiver that does not hang responds within this time."""
-
-
-class Secured(Connection):
-    """A TLS connection to a server whose certificate is in the file."""
-
-    def __init__(self, certificate: Path, port: int) -> None:
-        super().__init__(port)
-        context = ssl.create_default_context(cafile=certificate)
-        self._socket = context.wrap_socket(self._socket, server_hostname="127.0.0.1")
-        self._file = self._socket.makefile("rb")
 
 
 class Receivers:
@@ -52,10 +37,7 @@ class Receivers:
         self._url = url
         self._ending = ending
         self._numbers = count(1, 1000)
-        self._certificate = folder / "fullchain.pem"
-        openssl = f"{installed('openssl', 'openssl')} {CERTIFY}"
-        created = self._command.execute(*openssl.split())
-        assert created.returncode == 0, created.stderr
+        self._certificate = certify(folder)
         text = CONFIGURATION.read_text().replace("/etc/ssl/hookrow", str(folder))
         ports = {int(port): free_port() for port in re.findall(r"127\.0\.0\.1:(\d+)", text)}
         for port, free in ports.items():

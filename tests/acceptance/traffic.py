@@ -307,6 +307,31 @@ class Load:
         )
 
 
+class OneRequest(Connection):
+    """A connection for a single request, as many clients make one for each."""
+
+    def send(self, data: bytes) -> None:
+        """Send a request that closes the connection."""
+        super().send(data.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
+
+
+class Counted:
+    """Connects, and counts the connections that failed."""
+
+    failed = 0
+
+    def __init__(self, connect: Callable[[int], Connection]) -> None:
+        self._connect = connect
+
+    def __call__(self, port: int) -> Connection:
+        """Connect to a port."""
+        try:
+            return self._connect(port)
+        except OSError:
+            self.failed += 1
+            raise
+
+
 def longest_pause(attempts: Iterable[Attempt]) -> float:
     """Return the longest time between two responses of 200, in seconds."""
     times = sorted(each.begun + each.seconds for each in attempts if each.status == 200)
