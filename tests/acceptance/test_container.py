@@ -1,5 +1,10 @@
-"""The container and the systemd unit run, and systemd finds no fault in the unit."""
+"""The container runs, alone, with Compose and as a pod, and so does the systemd unit.
 
+systemd finds no fault in the unit.
+"""
+
+import json
+import os
 import platform
 import re
 import shlex
@@ -13,15 +18,20 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
+import yaml
 
 import world
+from deploy_files import ANNOTATIONS, CONTAINER, DEPLOY, POD, RESOURCES
 from nginx import installed
 from postgres import Databases
-from wire import AT, DELIVERY, PATIENCE, ask, eventually, free_port, listens, request
+from session import read_blocks
+from wire import AT, DELIVERY, PATIENCE, SECRET, ask, eventually, free_port, get, listens, request
 
 ROOT = Path(__file__).parents[2]
 
-PAGE = (ROOT / "docs/how-to/deploy.md").read_text()
+PAGE = "docs/how-to/deploy.md"
+
+CONTAINERS = "docs/how-to/containers.md"
 
 URL = "postgresql://mail:password@{}/mail"
 """The database URL in the page's examples."""
@@ -29,7 +39,7 @@ URL = "postgresql://mail:password@{}/mail"
 BASE = "docker.io/library/python:3.11-slim"
 """The Containerfile's base image; here Debian's Python under that name."""
 
-IMAGE = "localhost/hookrow"
+IMAGE = str(CONTAINER["image"])
 
 PACKAGES = "python3-venv,python-is-python3,systemd-sysv,dbus,curl"
 """Packages of the base: for the Containerfile, and for systemd."""
@@ -42,6 +52,9 @@ QUICK = [
 
 LIMITS = ("--ulimit=nofile=1024:4096", "--ulimit=nproc=1000:1000")
 """Podman's own limits need capabilities that root may lack here."""
+
+ULIMITS = {"nofile": {"soft": 1024, "hard": 4096}, "nproc": 1000}
+"""The same limits in a compose file."""
 
 POST = """curl --silent --output /dev/null --write-out '%{{http_code}}' --data '{{}}' \
 --header "X-Provider-Secret: $(head -n 1 /etc/hookrow/secret)" \
@@ -61,9 +74,20 @@ class Podman:
         """Run a command; return its output. Fails the test if the command fails."""
         return _output(*self._podman, *arguments)
 
-    def shell(self, commands: str) -> None:
-        """Run commands in a shell in which `podman` has these options."""
-        _output("bash", "-ec", f'podman() {{ {shlex.join(self._podman)} "$@"; }}\n{commands}')
+    def shell(self, commands: str, folder: Path = ROOT) -> str:
+        """Run commands in a shell in which `podman` has these options; return their output.
+
+        `docker compose` is podman-compose, with an override file in the folder.
+        """
+        podman, *options = self._podman
+        compose = [Path(sys.executable).with_name("podman-compose"), "--in-pod=false"]
+        compose += ["--podman-path", podman, f"--podman-args={shlex.join(options)}"]
+        compose += ["--file=compose.yaml", "--file=override.yaml"]
+        functions = (
+            f'podman() {{ {shlex.join(self._podman)} "$@"; }}\n'
+            f'docker() {{ shift; {shlex.join(map(str, compose))} "$@"; }}\n'
+        )
+        return _output("bash", "-ec", f"{functions}cd {folder}\n{commands}")
 
     @contextmanager
     def running(self, *arguments: object) -> Iterator[str]:
@@ -96,7 +120,7 @@ class Podman:
     def _fetch_wheels(self) -> Path:
         wheels = self._folder / "wheels"
         pip = (sys.executable, "-m", "pip", "--python", "/usr/bin/python3", "wheel", "--quiet")
-        extras = f"{ROOT}[postgres,mariadb,serve,dashboard,metrics]"
+        extras = f"{ROOT}[postgres,mariadb,serve,dashboard,metrics,signatures]"
         _output(*pip, "--wheel-dir", wheels, extras, "hatchling")
         return wheels
 
@@ -124,18 +148,17 @@ def podman() -> Iterator[Podman]:
         podman.remove()
 
 
-def block(containing: str) -> str:
-    """Return the page's block of commands that contains a text."""
-    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-    [found] = [each for each in blocks if containing in each]
-    return str(found)
+def block(containing: str, page: str = PAGE) -> str:
+    """Return the block of commands on a page that contains a text."""
+    [found] = [each for each in read_blocks(page, "sh") if containing in each]
+    return found
 
 
 def test_the_container(podman: Podman, postgres: Databases, postgres_url: str) -> None:
     """The container records without root on a read-only file system, and stops cleanly."""
     world.fill(postgres_url)
     port = free_port()
-    page = block("podman secret").replace(URL.format("db.example.com"), postgres_url)
+    page = block("podman secret", CONTAINERS).replace(URL.format("db.example.com"), postgres_url)
     podman.shell(page.partition("podman run")[0])
     with podman.running(
         *("--read-only", "--read-only-tmpfs=false", "--cap-drop=all", "--network=host"),
@@ -152,6 +175,95 @@ def test_the_container(podman: Podman, postgres: Databases, postgres_url: str) -
         assert podman("exec", container, "ls", "/data") == "spool.db\nspool.db.lock\n"
         podman("stop", "--time=30", container)
         assert podman("inspect", "--format={{.State.ExitCode}}", container) == "0\n"
+    assert world.rows(postgres_url)["dispatches"][0]["delivered_at"] == AT
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Return a folder on a disk for files that containers mount."""
+    folder = Path(mkdtemp(prefix="hookrow-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_compose(
+    podman: Podman, postgres: Databases, empty_postgres_url: str, folder: Path
+) -> None:
+    """Set up as the page describes, hookrow creates its tables, records, and reloads secrets.
+
+    It uses the network of this machine, and the database of the test. `depends_on` is not followed,
+    because podman runs health checks only with systemd.
+    """
+    port = free_port()
+    for name in ("compose.yaml", "Caddyfile"):
+        shutil.copy(DEPLOY / name, folder)
+    here = {
+        "network_mode": "host",
+        "networks": None,
+        "ulimits": ULIMITS,
+        "environment": {"HOOKROW_PORT": str(port)},
+        "volumes": [f"{postgres.folder}:{postgres.folder}"],
+    }
+    override = yaml.safe_dump({"services": {"upgrade": here, "hookrow": here}})
+    (folder / "override.yaml").write_text(
+        override.replace("networks: null", "networks: !reset null")
+    )
+    setup = block("install -d", CONTAINERS)
+    [line] = re.findall(r"^database_url = .*$", setup, re.MULTILINE)
+    podman.shell(setup.replace(line, f'database_url = "{empty_postgres_url}"'), folder)
+    secrets = folder / "secrets/webhook_secret"
+    try:
+        podman.shell("docker compose run --rm --no-deps upgrade", folder)
+        world.fill(empty_postgres_url)
+        podman.shell("docker compose up --detach --no-deps hookrow", folder)
+        eventually(lambda: listens(port), seconds=2 * PATIENCE)
+        old = secrets.read_text().strip()
+        assert ask(port, request(DELIVERY, secret=old)).status == 200
+        podman.shell(block("--signal HUP", CONTAINERS), folder)
+        new, *others = secrets.read_text().split()
+        assert others == [old]
+        eventually(lambda: ask(port, request(DELIVERY, secret=new)).status == 200)
+        printed = podman.shell(block("hookrow stats", CONTAINERS), folder)
+        assert printed.startswith("ok       status      OK: ")
+    finally:
+        podman.shell("docker compose down --volumes", folder)
+    assert world.rows(empty_postgres_url)["dispatches"][0]["delivered_at"] == AT
+
+
+def test_a_pod(podman: Podman, postgres: Databases, postgres_url: str, folder: Path) -> None:
+    """With the mounts and restrictions of a pod, it records, and logs no warning."""
+    world.fill(postgres_url)
+    port = free_port()
+    mounts = {each["name"]: each["mountPath"] for each in CONTAINER["volumeMounts"]}
+    (folder / "hookrow.toml").write_text(RESOURCES["ConfigMap"]["data"]["hookrow.toml"])
+    secret, user = folder / "webhook-secret", POD["securityContext"]["runAsUser"]
+    secret.write_text(SECRET)
+    # Kubernetes mounts it in this way because of `fsGroup`.
+    os.chown(secret, 0, POD["securityContext"]["fsGroup"])
+    [mode] = [each["secret"]["defaultMode"] for each in POD["volumes"] if "secret" in each]
+    secret.chmod(mode)
+    variables = {each["name"]: each.get("value", postgres_url) for each in CONTAINER["env"]}
+    variables["HOOKROW_PORT"] = str(port)
+    with podman.running(
+        *("--read-only", "--read-only-tmpfs=false", "--cap-drop=all", "--network=host"),
+        *("--security-opt=no-new-privileges", f"--volume={postgres.folder}:{postgres.folder}"),
+        *(f"--env={name}={value}" for name, value in variables.items()),
+        f"--volume={folder}/hookrow.toml:{mounts['config']}/hookrow.toml:ro",
+        f"--volume={secret}:{mounts['secret']}/{secret.name}:ro",
+        *(f"--user={user}:{user}", IMAGE, *CONTAINER["args"]),
+    ) as container:
+        eventually(lambda: listens(port), seconds=2 * PATIENCE)
+        for probe in ("startup", "liveness", "readiness"):
+            assert get(port, CONTAINER[f"{probe}Probe"]["httpGet"]["path"]).status == 200
+        assert ask(port, request(DELIVERY)).status == 200
+        assert b"hookrow_status" in get(port, ANNOTATIONS["prometheus.io/path"]).body
+        podman("stop", "--time=30", container)
+        assert podman("inspect", "--format={{.State.ExitCode}}", container) == "0\n"
+        log = podman.shell(f"podman logs {container} 2>&1").splitlines()
+        assert {json.loads(line)["level"] for line in log} == {"info"}
     assert world.rows(postgres_url)["dispatches"][0]["delivered_at"] == AT
 
 

@@ -80,7 +80,7 @@ def test_all_links_are_absolute() -> None:
         assert defined[picture].startswith("https://raw.githubusercontent.com/")
 
 
-@pytest.mark.parametrize("page", ["explanation/reliability", "how-to/deploy"])
+@pytest.mark.parametrize("page", ["explanation/reliability", "how-to/deploy", "how-to/containers"])
 def test_every_test_that_proves_a_guarantee_exists(page: str) -> None:
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     named = re.findall(r"`(\w+\.py)::(\w+)`", text)
