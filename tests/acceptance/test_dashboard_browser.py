@@ -32,6 +32,7 @@ EARLY = "saved-too-late"
 """The message of a notification that arrives before its dispatch is saved."""
 
 PHONE = {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark"}
+TABLET = {"viewport": {"width": 768, "height": 1024}, "color_scheme": "light"}
 NARROW = {"viewport": {"width": 390, "height": 844}, "color_scheme": "light"}
 DESK = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"}
 LOGIN = {"http_credentials": {"username": "hookrow", "password": "of-the-tests"}}
@@ -56,6 +57,14 @@ HARMLESS = {
     "mistake": f"notifications?before={'x' * 80}",
 }
 """Pages that show hostile content."""
+
+
+_LINES = """rows => rows.map(row => {
+    const cells = [...row.cells].filter(cell => cell.dataset.label !== "ID" && cell.offsetHeight);
+    const bottoms = cells.map(cell => cell.getBoundingClientRect().bottom).sort((a, b) => a - b);
+    return bottoms.filter((bottom, n) => !n || bottom - bottoms[n - 1] > 8).length;
+})"""
+"""Count the lines of each row: cells on the same line end at about the same height."""
 
 
 def fill(url: str) -> None:
@@ -137,7 +146,9 @@ def receive(site: Visitor, payload: Any) -> int:  # noqa: ANN401 - any JSON
     return testing.post(url, payload, secret=SECRET)[0]
 
 
-@pytest.mark.parametrize(("window", "options"), [("desk", DESK), ("phone", PHONE)])
+@pytest.mark.parametrize(
+    ("window", "options"), [("desk", DESK), ("tablet", TABLET), ("phone", PHONE)]
+)
 def test_pages_are_accessible_and_fit_the_window(
     browser: Browser, mount: str, sqlite_url: str, window: str, options: dict[str, Any]
 ) -> None:
@@ -151,7 +162,7 @@ def test_pages_are_accessible_and_fit_the_window(
                 assert not visitor.overflows(), page
                 assert not visitor.violations(), page
                 assert (page != "several-found") or visitor.page.locator("ul.prose a").count() == 2
-                if pages is PAGES:
+                if pages is PAGES and options is not TABLET:
                     visitor.take_screenshot(f"{page}-{window}")
             visitor.ignore("400")  # the invalid request
         hostile = dict.fromkeys(("RecordType", "MessageID", "Recipient"), HOSTILE)
@@ -262,6 +273,26 @@ def test_a_replay_that_fails(site: Visitor) -> None:
     assert site.shows("The replay stopped: 503")
     expect(button).to_be_visible()
     site.ignore("503")
+
+
+@pytest.mark.parametrize("options", [PHONE, NARROW, TABLET], ids=["phone", "narrow", "tablet"])
+def test_a_narrow_screen(browser: Browser, mount: str, options: dict[str, Any]) -> None:
+    """The links to the pages are on one line; a row has two, and leads to its notification."""
+    with Visitor.at(browser, mount, **options, **LOGIN) as site:
+        for place in ("notifications", "parked"):
+            site.open(place)
+            tops = site.page.locator("header nav a").evaluate_all(
+                "links => links.map(link => Math.round(link.getBoundingClientRect().top))"
+            )
+            assert len({*tops}) == 1
+            rows = site.page.locator("tr[data-id]")
+            lines = rows.evaluate_all(_LINES)
+            assert {*lines} == {2}, place
+        row = rows.first
+        id_, box = row.get_attribute("data-id"), row.bounding_box()
+        assert box is not None
+        site.page.mouse.click(box["x"] + box["width"] - 4, box["y"] + box["height"] / 2)
+        site.page.wait_for_url(f"**/notification?id={id_}")
 
 
 def test_filters_are_folded_on_a_phone(browser: Browser, mount: str) -> None:

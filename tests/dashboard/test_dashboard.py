@@ -193,13 +193,14 @@ WRONG: list[tuple[str, dict[str, str], int, str]] = [
 def test_wrong_queries(visitor: Visitor) -> None:
     """A missing or impossible argument returns 400, an unknown row or notification 404.
 
-    The error links to a page without arguments.
+    The error links to a page without arguments, and is not red: nothing is broken.
     """
     for path, query, status, message in WRONG:
         response = visitor.get(path, **query)
         assert (response.status, query) == (status, query)
         page = response.body.decode()
         assert message in page
+        assert '<p class="notice" id="error" role="alert">' in page
         assert "<b>" not in page
         other = "suppressions" if path == "/suppressions" else "notifications"
         assert f'<a href="./{other}">Go to the {other}</a>' in page
@@ -777,7 +778,8 @@ def test_overview(store: SQLStore, visitor: Visitor, period: str) -> None:
     assert "2 of the last 5 were refused" in page
     assert '<a href="./parked?">1</a>' in page
     assert "<dt>Last notification</dt>" in page
-    assert ">By first outcome</h2>" in page
+    bucket = {"hour": "minute", "day": "hour", "week": "6 hours", "month": "day"}[period]
+    assert f">By first outcome <small>notifications per {bucket}, times in UTC</small>" in page
     rates = re.findall(r'data-label="(\w+ \w+)" class="number[^>]*>(.+?)<', page)
     assert rates[:2] == [(f"Last {period}", "0%"), (f"{period.capitalize()} before", "-")]
 
@@ -868,6 +870,7 @@ def test_the_status_of_a_database_that_cannot_be_read(
     response = Visitor(store).get("/")
     assert response.status == 503
     assert b'<div role="region" class="state broken" id="state"' in response.body
+    assert b'<p class="notice bad" id="error" role="alert">' in response.body
 
 
 def test_overview_while_counting(
@@ -915,8 +918,9 @@ def test_lists(
     page = visitor.shows("/lists")
     assert "<dt>Undelivered</dt><dd>1 <small>" in page
     assert '<dt>Undelivered</dt><dd><a href="./lists">1</a></dd>' in visitor.shows("/")
-    cells = re.findall(r'data-label="(\w+)"[^>]*>(?:<a[^>]*>)?<(?:span|bdi)>(.+?)<', page)
-    assert cells[:3] == [("List", "2"), ("Sent", "2"), ("Delivered", "1 ")]
+    pattern = r'data-label="(\w+)"[^>]*>(?:<a[^>]*>)?<(?:span|bdi)>(?:<span class="desk">)?(.+?)<'
+    cells = re.findall(pattern, page)
+    assert cells[:3] == [("List", "2"), ("Sent", "2"), ("Delivered", "1")]
     assert page.count('data-label="Sent"') == 1
     assert "Lists 1 to 1 of 3, most sent first." in page
     assert "<dt>Sent</dt><dd>4</dd>" in page

@@ -48,7 +48,7 @@ def test_postmark(store: SQLStore) -> None:
     assert "No notification has been received yet." in page
     url = f"https://app.example.com{ENDPOINT}"
     assert f'<code class="line">{url}</code>' in page
-    assert "Add the custom header X-Provider-Secret" in page
+    assert "Add the custom header <code>X-Provider-Secret</code>" in page
     assert f"hookrow simulate delivery ada@example.com m-1 --url {url}<" in page
     assert f"hookrow provider register --url {url}<" in page
     assert "<h2>Now</h2>" not in page

@@ -115,10 +115,10 @@ def test_an_overdue_retry(
     """The page says since when a retry is due."""
     park(store, 1)
 
-    assert "due since" not in visitor.shows("/parked")
+    assert "due <time" not in visitor.shows("/parked")
     later = SimpleNamespace(now=lambda zone: datetime.now(zone) + timedelta(hours=1))
     monkeypatch.setattr(_parked, "datetime", later)
-    assert "due since" in visitor.shows("/parked")
+    assert "due <time" in visitor.shows("/parked")
 
 
 def test_a_replay(store: SQLStore, tables: Tables, visitor: Visitor) -> None:

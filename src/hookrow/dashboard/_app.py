@@ -311,6 +311,7 @@ class Dashboard(Handler):
         values = {
             "title": HTTPStatus(code).phrase.capitalize(),
             "message": message,
+            "is_fault": code >= 500,
             "next": _NEXT.get(address.name, "notifications"),
         }
         view = View("error.html", values)

@@ -7,7 +7,7 @@ All values are escaped, also in attributes: markup by Jinja, and unprintable cha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -103,6 +103,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "all_printable": lambda values: all(map(str.isprintable, values)),
         "body": format_body,
+        "bucket": name_bucket,
         "encoded": encode_value,
         "duration": format_duration,
         "iso": iso,
@@ -154,6 +155,14 @@ def percent(share: float | None, digits: int = 1) -> str:
     if share is None:
         return "-"
     return f"{share:.{digits}%}" if 0 < share < 1 else f"{share:.0%}"
+
+
+def name_bucket(length: timedelta) -> str:
+    """Name the length of a bucket, as after "per": "hour", or "6 hours"."""
+    units = {"day": timedelta(days=1), "hour": timedelta(hours=1), "minute": timedelta(minutes=1)}
+    name, unit = next(each for each in units.items() if length >= each[1])
+    number = length // unit
+    return name if number == 1 else f"{number} {name}s"
 
 
 def sentence(text: str) -> str:

@@ -54,7 +54,7 @@ class BuiltIn(Provider):
 
     setup: ClassVar[str]
     """What to do at the provider besides entering the URL, so that requests are authenticated, as
-    imperative sentences for a user who has not set up the webhook yet."""
+    imperative sentences for a user who has not set up the webhook yet, with code in backticks."""
 
     wrong_signature: ClassVar[str] = "the secret differs, or the body was changed on its way"
     """Why a signature may be wrong, as a clause, if requests have one."""

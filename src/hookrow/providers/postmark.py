@@ -44,7 +44,7 @@ class Postmark(BuiltIn):
     accepts_logged = False
     header: str = SECRET_HEADER
     proof = SECRET_HEADER
-    setup = f"Add the custom header {SECRET_HEADER}, whose value is the secret of hookrow."
+    setup = f"Add the custom header `{SECRET_HEADER}`, whose value is the secret of hookrow."
     hard_bounce = "HardBounce"
 
     def __init__(self, *secrets: str) -> None:
