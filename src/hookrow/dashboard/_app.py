@@ -311,7 +311,7 @@ class Dashboard(Handler):
         values = {
             "title": HTTPStatus(code).phrase.capitalize(),
             "message": message,
-            "is_fault": code >= 500,
+            "is_fault": code >= HTTPStatus.INTERNAL_SERVER_ERROR,
             "next": _NEXT.get(address.name, "notifications"),
         }
         view = View("error.html", values)

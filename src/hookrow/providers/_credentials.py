@@ -67,7 +67,9 @@ class CredentialProvider(EventProvider):
     credential = "credentials"
     header: str = "Authorization"
     proof = "Authorization"
-    setup = "Put the credentials of hookrow before the host: `https://user:password@app.example.com`."
+    setup = (
+        "Put the credentials of hookrow before the host: `https://user:password@app.example.com`."
+    )
     probe_change: ClassVar[Notification] = PROBE_SUPPRESSION
 
     def __init__(self, *credentials: str) -> None:
