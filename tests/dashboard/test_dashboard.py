@@ -428,7 +428,7 @@ def test_replay(store: SQLStore, tables: Tables, visitor: Visitor) -> None:
     """A parked notification shows its reason; a replay records it once its dispatch exists."""
     receive(store, testing.delivery(ADA, "m-1", at=AT))
     page = visitor.shows("/notification", id=1)
-    assert "No dispatch had the message ID m-1; 1 post; next retry " in page
+    assert "No dispatch had the message ID m-1; 1 post; next retry <time datetime=" in page
     assert "Engine::Dispatch not found" in page
     page = visitor.send("/notification", {"action": "replay"}, id=1)
     assert '<p class="notice warn" role="status">Not recorded: no dispatch was found.' in page
@@ -842,6 +842,7 @@ def test_the_status(store: SQLStore, visitor: Visitor) -> None:
         page = visitor.get(f"/{name}", **dict(parse_qsl(query))).body.decode()
         assert '<div role="region" class="state attention" id="state"' in page, place
         assert page.count("2 requests got a 401 in the last day: 2 with a wrong secret") == 2
+        assert page.count(f'in the hour from <time datetime="{hour:%Y-%m-%dT%H}:00:00Z">') == 2
         assert "<code>hookrow provider register</code> sets the secret" in page
         assert ("<details open>\n<summary><strong>Attention</strong>" in page) == (place == "")
         assert page.index('id="state"') < page.index("<h1>")

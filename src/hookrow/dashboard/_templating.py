@@ -6,6 +6,7 @@ All values are escaped, also in attributes: markup by Jinja, and unprintable cha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
@@ -42,6 +43,9 @@ _FILE_TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
+
+_SHOWN_TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}Z)")
+"""A time in a sentence, as `format_time` formats it. The group keeps it when the text is split."""
 
 _CACHED = {"Cache-Control": "private, max-age=3600"}
 """The header of static files, whose URLs contain the version."""
@@ -114,6 +118,7 @@ def _environment() -> Environment:
         "tries": count_tries,
         "row": format_row,
         "sentence": sentence,
+        "split_times": _SHOWN_TIME.split,
         "text": format_text,
         "time": format_time,
         "words": words,
