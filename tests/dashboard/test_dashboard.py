@@ -565,6 +565,7 @@ def test_a_body_that_is_not_stored(store: SQLStore, visitor: Visitor) -> None:
     ],
 )
 def test_store_errors(
+    store: SQLStore,
     visitor: Visitor,
     fault: Exception,
     status: int,
@@ -580,6 +581,7 @@ def test_store_errors(
     def fail(*_: object, **__: object) -> None:
         raise fault
 
+    receive(store, testing.delivery(ADA, ADAS, at=AT))
     monkeypatch.setattr(SQLStore, "reading", fail)
     monkeypatch.setattr(Statistics, "overview", fail)
     monkeypatch.setattr(Statistics, "table_counts", fail)

@@ -68,7 +68,10 @@ def overview(context: Context, fields: Fields) -> View:
         "period": period,
         "recent": counts.recent if counts and entry is None else None,
         "provider_status": context.provider_status(),
-        "figures": partial(render_figures, statistics.overview(period, now, entry)),
+        # Not read before there are any: the empty ones would stay on the page for a while.
+        "figures": None
+        if is_first
+        else partial(render_figures, statistics.overview(period, now, entry)),
     }
     return View("overview.html", values)
 
