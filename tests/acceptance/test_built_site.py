@@ -66,7 +66,7 @@ FIRST_RESULTS = {
     "How do I upgrade?": "how-to/upgrade.html",
     "What is lost if a hook crashes?": "how-to/hooks-celery-rq.html",
 }
-"""The page of the first result of each query, which answers it; or that of questions and answers."""
+"""The page of the first result of each query, which answers it, or has the question."""
 
 _WIDER_THAN_THEIR_BOX = """() => [...document.querySelectorAll("pre code")]
     .filter(code => code.scrollWidth > code.clientWidth).map(code => code.textContent)"""
