@@ -161,6 +161,8 @@ def on_rows(statements: Statements) -> Iterator[tuple[str, str]]:
         yield f"read the dates of {kind.value}", statements.dates(kind)
     if statements.add_entries is not None:
         yield "add entries to the log", statements.add_entries.text
+        assert statements.rehearse_entries is not None
+        yield "rehearse entries of the log", statements.rehearse_entries.text
         yield "the condition of entries `n` that can be recorded", statements.hopeful
         if statements.of_entries:
             yield "the join of entries with the tenants", statements.of_entries

@@ -72,6 +72,28 @@ def test_a_rehearsal_leaves_nothing(source: StatusSource, home: Home) -> None:
 
 
 @IN_EVERY_PLACE
+def test_a_rehearsal_takes_no_id(source: StatusSource, home: Home) -> None:
+    """A sequence would not get it back when the write is undone."""
+    # InnoDB increments a counter that is 2, once, after an insert with an id that is negative.
+    keep(home, entry(1), entry(2))
+    for _ in range(3):
+        assert read_fault(source, rehearse=True) is None
+    keep(home, entry(3))
+    _, second, third = (each["id"] for each in home.logged())
+    assert third == second + 1
+
+
+@pytest.mark.parametrize("home", ["postgres"], indirect=True)
+def test_ids_that_only_the_database_generates(source: StatusSource, home: Home) -> None:
+    run(
+        home.url,
+        "ALTER TABLE hookrow_notifications ALTER id DROP DEFAULT, "
+        "ALTER id ADD GENERATED ALWAYS AS IDENTITY",
+    )
+    assert read_fault(source, rehearse=True) is None
+
+
+@IN_EVERY_PLACE
 def test_a_log_that_accepts_no_entry(source: StatusSource, home: Home) -> None:
     """A rehearsal fails as a notification would, for example if the disk is full."""
     kind = kind_of(home.url)

@@ -371,10 +371,13 @@ class SQLTransaction(_Writing):
         notifications, so that it fails no later than theirs. It is undone before the commit, and
         not by rolling back: SQLite writes no page before the commit.
         """
-        if self._statements.add_entries is None:
+        statements = self._statements
+        if statements.rehearse_entries is None:
             return
         with savepoint(self._connection), undone(self._connection):
-            self.write((), [_rehearsed_entry()])
+            if statements.register_writer:
+                self._connection.execute(statements.register_writer)
+            self._run(Step(statements.rehearse_entries, [_rehearsed_entry()]))
 
     def _run(self, step: Step) -> bool:
         """Run a step; return whether it changed as many rows as it should."""
@@ -383,7 +386,7 @@ class SQLTransaction(_Writing):
         if count > size and statement.kind is not None:
             raise Rejected(_NOT_UNIQUE.format(statement.kind.value))
         complete = self._statements.is_complete(statement, count, size)
-        if not complete and statement is self._statements.add_entries:
+        if not complete and self._statements.adds_entries(statement):
             raise Unchanged("The log did not accept an entry.")
         return complete
 

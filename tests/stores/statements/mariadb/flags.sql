@@ -108,6 +108,25 @@ change_number = coalesce(VALUES(change_number), `hookrow_notifications`.change_n
 received_at = CASE WHEN `hookrow_notifications`.received_at < VALUES(received_at) THEN `hookrow_notifications`.received_at ELSE VALUES(received_at) END,
 last_received_at = CASE WHEN `hookrow_notifications`.last_received_at > VALUES(last_received_at) THEN `hookrow_notifications`.last_received_at ELSE VALUES(last_received_at) END;
 
+-- rehearse entries of the log
+INSERT INTO `hookrow_notifications` (id, fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, first_outcome)
+VALUES (-1 - floor(rand() * 2147483648), %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+ON DUPLICATE KEY UPDATE
+ended_at = CASE WHEN `hookrow_notifications`.outcome = 'recorded' AND VALUES(outcome) = `hookrow_notifications`.outcome THEN `hookrow_notifications`.ended_at ELSE VALUES(ended_at) END,
+source = CASE WHEN `hookrow_notifications`.outcome = 'recorded' AND VALUES(outcome) = `hookrow_notifications`.outcome THEN `hookrow_notifications`.source ELSE VALUES(source) END,
+outcome = VALUES(outcome),
+status = VALUES(status),
+retry_at = VALUES(retry_at),
+recipient = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.recipient, VALUES(recipient)) ELSE `hookrow_notifications`.recipient END,
+body = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.body, VALUES(body)) ELSE `hookrow_notifications`.body END,
+reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.reason, VALUES(reason)) ELSE `hookrow_notifications`.reason END,
+provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.provider, VALUES(provider)) ELSE `hookrow_notifications`.provider END,
+trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`hookrow_notifications`.trace_id, VALUES(trace_id)) ELSE `hookrow_notifications`.trace_id END,
+attempts = `hookrow_notifications`.attempts + VALUES(attempts),
+change_number = coalesce(VALUES(change_number), `hookrow_notifications`.change_number),
+received_at = CASE WHEN `hookrow_notifications`.received_at < VALUES(received_at) THEN `hookrow_notifications`.received_at ELSE VALUES(received_at) END,
+last_received_at = CASE WHEN `hookrow_notifications`.last_received_at > VALUES(last_received_at) THEN `hookrow_notifications`.last_received_at ELSE VALUES(last_received_at) END;
+
 -- the condition of entries `n` that can be recorded
 n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'subscriber_not_found') AND (
     EXISTS (SELECT 1 FROM `mails` AS d STRAIGHT_JOIN `people` AS s

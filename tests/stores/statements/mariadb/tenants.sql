@@ -132,6 +132,25 @@ change_number = coalesce(VALUES(change_number), `mail`.`notifications`.change_nu
 received_at = CASE WHEN `mail`.`notifications`.received_at < VALUES(received_at) THEN `mail`.`notifications`.received_at ELSE VALUES(received_at) END,
 last_received_at = CASE WHEN `mail`.`notifications`.last_received_at > VALUES(last_received_at) THEN `mail`.`notifications`.last_received_at ELSE VALUES(last_received_at) END;
 
+-- rehearse entries of the log
+INSERT INTO `mail`.`notifications` (id, fingerprint, record_type, message_id, recipient, occurred_at, outcome, status, attempts, received_at, last_received_at, ended_at, retry_at, body, reason, provider, source, trace_id, entry, change_number, first_outcome)
+VALUES (-1 - floor(rand() * 2147483648), %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+ON DUPLICATE KEY UPDATE
+ended_at = CASE WHEN `mail`.`notifications`.outcome = 'recorded' AND VALUES(outcome) = `mail`.`notifications`.outcome THEN `mail`.`notifications`.ended_at ELSE VALUES(ended_at) END,
+source = CASE WHEN `mail`.`notifications`.outcome = 'recorded' AND VALUES(outcome) = `mail`.`notifications`.outcome THEN `mail`.`notifications`.source ELSE VALUES(source) END,
+outcome = VALUES(outcome),
+status = VALUES(status),
+retry_at = VALUES(retry_at),
+recipient = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.recipient, VALUES(recipient)) ELSE `mail`.`notifications`.recipient END,
+body = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.body, VALUES(body)) ELSE `mail`.`notifications`.body END,
+reason = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.reason, VALUES(reason)) ELSE `mail`.`notifications`.reason END,
+provider = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.provider, VALUES(provider)) ELSE `mail`.`notifications`.provider END,
+trace_id = CASE WHEN VALUES(attempts) > 0 THEN coalesce(`mail`.`notifications`.trace_id, VALUES(trace_id)) ELSE `mail`.`notifications`.trace_id END,
+attempts = `mail`.`notifications`.attempts + VALUES(attempts),
+change_number = coalesce(VALUES(change_number), `mail`.`notifications`.change_number),
+received_at = CASE WHEN `mail`.`notifications`.received_at < VALUES(received_at) THEN `mail`.`notifications`.received_at ELSE VALUES(received_at) END,
+last_received_at = CASE WHEN `mail`.`notifications`.last_received_at > VALUES(last_received_at) THEN `mail`.`notifications`.last_received_at ELSE VALUES(last_received_at) END;
+
 -- the condition of entries `n` that can be recorded
 n.outcome IN ('dispatch_not_found', 'recipient_mismatch', 'subscriber_not_found') AND (
     EXISTS (SELECT 1 FROM `mail`.`sends` AS d STRAIGHT_JOIN `peo"ple` AS s

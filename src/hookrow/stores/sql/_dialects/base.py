@@ -67,6 +67,8 @@ class Dialect(ABC):
     """Whether a server runs the database; otherwise it is a file of the process."""
     clock: ClassVar[str | None]
     """The expression for the time of the server's clock; None if it is the process's."""
+    unused_id: ClassVar[str]
+    """A random id that no entry of the log has: a negative one, which any type of ids holds."""
     id_type: ClassVar[str]
     """The type of the ids of hookrow's own rows, for `any_of`."""
     text_type: ClassVar[str]

@@ -44,6 +44,7 @@ class MariaDB(TimesAsText):
     name = "mariadb"
     oldest: ClassVar[Mapping[str, tuple[int, ...]]] = {"MariaDB": (10, 6), "MySQL": (8, 0, 19)}
     version = "SELECT version()"
+    unused_id = "-1 - floor(rand() * 2147483648)"
     id_type = "bigint"
     text_type = "varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
     compares_exactly = False  # most collations ignore case, or blanks at the end

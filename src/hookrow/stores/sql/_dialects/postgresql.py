@@ -24,6 +24,7 @@ class PostgreSQL(Dialect):
     name = "postgresql"
     oldest: ClassVar[Mapping[str, tuple[int, ...]]] = {"PostgreSQL": (13,)}
     version = "SHOW server_version"
+    unused_id = "-1 - floor(random() * 2147483648)::bigint"
     id_type, text_type = "bigint", "text"
     join_in_order = "CROSS JOIN"  # the planner chooses an order, and chooses well
     binary = '"C"'

@@ -20,6 +20,7 @@ class SQLite(TimesAsText):
     name = "sqlite"
     oldest: ClassVar[Mapping[str, tuple[int, ...]]] = {"SQLite": (3, 35)}
     version = "SELECT sqlite_version()"
+    unused_id = "-1 - (random() & 2147483647)"
     id_type = text_type = ""
     join_in_order = "CROSS JOIN"
     binary = "BINARY"

@@ -220,6 +220,9 @@ class Statements(ABC):
     `hopeful`; empty if the mapping has no tenants. `given_tenants` returns its parameters."""
     add_entries: Statement | None = None
     """Adds entries to the log, or merges those that arrived before; None without a log."""
+    rehearse_entries: Statement | None = None
+    """The same with ids that no entry has, so that none is taken from the sequence of ids, whose
+    numbers are not given back by undoing the statement. None without a log."""
     register_writer: str | None = None
     """Registers the transaction with `Catalogue.open_writers`, before it adds entries to the log.
 
@@ -245,7 +248,9 @@ class Statements(ABC):
         self.hopeful = self._hopeful()
         self.of_entries = self._of_entries()
         if tables.schema.log:
-            self.add_entries = self._add_entries(self.dialect.table(tables.schema.log))
+            log = self.dialect.table(tables.schema.log)
+            self.add_entries = self._add_entries(log)
+            self.rehearse_entries = self._add_entries(log, id_=self.dialect.unused_id)
         self._dates = self.dialect.table(tables.schema.side_table(CHANGE_DATES_TABLE))
         self.state = cache(self._state)
         self.set_time = cache(self._set_time)
@@ -263,9 +268,13 @@ class Statements(ABC):
 
     def parameters(self, step: Step) -> Sequence[Any]:
         """Return the parameters of a step's statement: for all rows, or a list for each."""
-        if step.statement is self.add_entries:
+        if self.adds_entries(step.statement):
             return self.dialect.encode_entries(step.rows)
         return self.dialect.encode_rows(step.rows)
+
+    def adds_entries(self, statement: Statement) -> bool:
+        """Return whether a statement adds entries to the log."""
+        return statement is self.add_entries or statement is self.rehearse_entries
 
     def is_complete(self, statement: Statement, count: int, size: int) -> bool:  # noqa: ARG002 - most databases count rows
         """Return whether a statement has changed all rows, given their number and the count.
@@ -297,10 +306,11 @@ class Statements(ABC):
         """
 
     @abstractmethod
-    def _add_entries(self, log: str) -> Statement:
+    def _add_entries(self, log: str, *, id_: str = "") -> Statement:
         """Return the statement that adds entries to the log, or merges those that arrived before.
 
-        The parameters are those of `Dialect.encode_entries`.
+        The parameters are those of `Dialect.encode_entries`. `id_` is the expression for the ids of
+        the entries, if the database is not to choose them.
         """
 
     def _can_find_subscriptions(self) -> bool:
@@ -548,8 +558,11 @@ class Statements(ABC):
         is_any = self.dialect.any_of("row_key", self.dialect.text_type)
         return _SELECT_DATES.substitute(dates=self._dates, role=kind.value, is_any=is_any)
 
-    def _insert_entries(self, log: str, rows: str) -> str:
-        """Return the INSERT of rows into the log, which does the same as `merge_entries`."""
+    def _insert_entries(self, log: str, rows: str, *, has_id: bool) -> str:
+        """Return the INSERT of rows into the log, which does the same as `merge_entries`.
+
+        With `has_id`, the rows begin with an id.
+        """
         dialect = self.dialect
         old, new = partial(dialect.old, log), dialect.new
         recorded = f"'{Result.RECORDED.value}'"
@@ -574,7 +587,7 @@ class Statements(ABC):
                 f"{old('last_received_at')} > {new('last_received_at')}", "last_received_at"
             ),
         }
-        columns = [*ENTRY_FIELDS, "first_outcome"]
+        columns = [*(["id"] if has_id else []), *ENTRY_FIELDS, "first_outcome"]
         return dialect.insert(log, columns, rows, ["fingerprint"], assignments)
 
     def _insert_dates(self, rows: str) -> str:

@@ -16,6 +16,7 @@ from hookrow.stores.sql._scripts import META_TABLE
 from hookrow.stores.sql._statements.base import (
     ENTRY_FIELDS,
     InsertStatement,
+    RowStatement,
     Statement,
     Statements,
 )
@@ -108,10 +109,10 @@ class MariaDBStatements(Statements):
     def _related(self, columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
         return self.dialect.encode_rows(zip(*columns, strict=True))
 
-    def _add_entries(self, log: str) -> Statement:
+    def _add_entries(self, log: str, *, id_: str = "") -> Statement:
         # From JSON_TABLE, it would take the server twice as long.
-        marks = ", ".join(["%s"] * (len(ENTRY_FIELDS) + 1))
-        one, many = (
-            self._insert_entries(log, f"VALUES {values}") for values in (f"({marks})", "%s")
-        )
-        return InsertStatement(Insert(one, many))
+        marks = ", ".join([*filter(None, [id_]), *["%s"] * (len(ENTRY_FIELDS) + 1)])
+        one = self._insert_entries(log, f"VALUES ({marks})", has_id=bool(id_))
+        if id_:
+            return RowStatement(one)
+        return InsertStatement(Insert(one, self._insert_entries(log, "VALUES %s", has_id=False)))

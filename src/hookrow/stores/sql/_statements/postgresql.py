@@ -253,18 +253,20 @@ class PostgresStatements(Statements):
             returning="role, row_key, changed_at",
         )
 
-    def _add_entries(self, log: str) -> Statement:
+    def _add_entries(self, log: str, *, id_: str = "") -> Statement:
         types = {name: _POSTGRES_JSON_TYPES.get(name, "text") for name in ENTRY_FIELDS}
 
         def text(_: str, after: str) -> str:
             rows = _POSTGRES_NEW_ENTRIES.substitute(
-                values=", ".join(ENTRY_FIELDS).replace(
+                values=", ".join([*filter(None, [id_]), *ENTRY_FIELDS]).replace(
                     "fingerprint", "decode(fingerprint, 'base64')"
                 ),
                 types=", ".join(f"{name} {type_}" for name, type_ in types.items()),
                 after=after,
             )
-            return self._insert_entries(log, rows)
+            if id_:  # which a column that is GENERATED ALWAYS would not accept otherwise
+                rows = f"OVERRIDING SYSTEM VALUE\n{rows}"
+            return self._insert_entries(log, rows, has_id=bool(id_))
 
         return _Part(text("", ""), text)
 

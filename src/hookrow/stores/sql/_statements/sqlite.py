@@ -105,9 +105,9 @@ class SQLiteStatements(Statements):
         )
         return RowStatement(*positional(self._insert_dates(rows)))
 
-    def _add_entries(self, log: str) -> Statement:
-        marks = ", ".join(["%s"] * (len(ENTRY_FIELDS) + 1))
-        return RowStatement(self._insert_entries(log, f"VALUES ({marks})"))
+    def _add_entries(self, log: str, *, id_: str = "") -> Statement:
+        values = ", ".join([*filter(None, [id_]), *["%s"] * (len(ENTRY_FIELDS) + 1)])
+        return RowStatement(self._insert_entries(log, f"VALUES ({values})", has_id=bool(id_)))
 
     def _relation(self, types: Mapping[str, str]) -> str:
         columns = ", ".join(
