@@ -10,13 +10,14 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from secrets import token_bytes, token_hex, token_urlsafe
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 from uuid import uuid4
 
 import msgspec
 import pytest
 from sqlalchemy import make_url
 
+from checking import check_at
 from command import Command
 from copying import replace
 from databases import kind_of
@@ -26,7 +27,7 @@ from hookrow._core.log_entry import log_entries
 from hookrow._describe import format_time
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.advice import WEAKNESSES, check_unauthentic, check_waiting
-from hookrow._diagnostics.check import check_database_url, check_secrets
+from hookrow._diagnostics.check import check_secrets
 from hookrow._receiver.entries import POSTMARK, Entries, Entry, Parsers
 from hookrow._receiver.recorder import record
 from hookrow._receiver.spool import Spool
@@ -37,6 +38,7 @@ from hookrow.providers.resend import Resend
 from hookrow.stores._errors import UPGRADE, Locked, StoreError, Unavailable
 from hookrow.stores._log import RequestHour, RequestKind
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql._transaction import SQLTransaction
 from hookrow.stores.sql._verify import verify
 from received import arrival
 from stand_in import PostmarkStandIn
@@ -75,7 +77,7 @@ def host_postgres_url(empty_postgres_url: str) -> str:
 
 
 def found(url: str, schema: Schema = HOST) -> list[CheckResult]:
-    return list(check_database_url(url, schema, POSTMARK))
+    return [*check_at(url, schema)]
 
 
 def about(subject: str, url: str, schema: Schema = HOST) -> CheckResult:
@@ -181,12 +183,12 @@ def test_random_secrets(random_secret: Callable[[], object]) -> None:
     [
         (
             "sqlite:///none.db",
-            "none.db does not exist. Run `hookrow db upgrade`",
+            "none.db does not exist. If your application has its own tables, use its mapping",
         ),
         ("sqlite://", "in memory exists only in the process that opens it, for tests: name a file"),
         (
             "sqlite:///no/none.db",
-            "no does not exist: create it. Run `hookrow db upgrade",
+            "no does not exist: create it. If your application has its own tables",
         ),
         (f"sqlite:///{__file__}/x.db", "x.db cannot be used: Not a directory. Name another file"),
         (f"sqlite:///{__file__}", "file is not a database. Name another file, or restore this"),
@@ -195,11 +197,14 @@ def test_random_secrets(random_secret: Callable[[], object]) -> None:
         ("oracle://ada:hunter2@db/mail", "SQLite, MariaDB and MySQL, not on oracle"),
     ],
 )
-def test_unusable_database(url: str, words: str) -> None:
-    result = about("database", url)
-    assert result.level is Level.ERROR
-    assert words in result.text
-    assert "hunter2" not in result.text
+def test_unusable_database(command: Command, url: str, words: str) -> None:
+    done = command.call("check", "--json", "--database-url", url, HOOKROW_SECRET=SECRET)
+    [result] = (
+        each for each in map(json.loads, done.stdout.splitlines()) if each["subject"] == "database"
+    )
+    assert (done.returncode, result["level"]) == (1, "error")
+    assert words in result["text"]
+    assert "hunter2" not in done.stdout
 
 
 def test_a_table_of_revisions_that_is_not_hookrows(empty_sqlite_url: str) -> None:
@@ -609,15 +614,18 @@ class TestIndexes:
     ],
 )
 def test_sweep(command: Command, file: str, variables: dict[str, str], words: str | None) -> None:
-    """Unless `hookrow serve` would retry parked notifications, the line to write is printed."""
+    """Unless `hookrow serve` would retry parked notifications, the line to write is printed.
+
+    It is no fault, as long as no notification has arrived before its rows.
+    """
     (command.folder / "hookrow.toml").write_text(file)
     command.call("db", "upgrade")
     done = command.call("check", "--json", HOOKROW_SECRET=SECRET, **variables)
     found = [each for each in map(json.loads, done.stdout.splitlines()) if "setting" not in each]
-    status, *warned = [each for each in found if each["level"] == "warning"] or [None]
-    assert (done.returncode, [each["subject"] for each in warned]) == (0, ["sweep"] * bool(words))
-    assert status is None or status["text"].startswith("Attention: 1 finding.\n- sweep: Since")
-    for each in warned:
+    assert (done.returncode, {each["level"] for each in found}) == (0, {"ok"})
+    sweeps = [each for each in found if each["subject"] == "sweep"]
+    assert len(sweeps) == bool(words)
+    for each in sweeps:
         assert (words or "") in f"{each['text']} {each['remedy']}"
         assert each["remedy"]
 
@@ -657,11 +665,35 @@ def test_the_status(command: Command) -> None:
         done = command.call(
             "check", "--json", HOOKROW_SECRET=SECRET, HOOKROW_SPOOL=str(spool), **variables
         )
-    status, *_ = map(json.loads, done.stdout.splitlines())
+    status, *others = map(json.loads, done.stdout.splitlines())
     assert status["text"].splitlines()[0] == "Broken: 2 findings."
+    [provider] = [each for each in others if each["subject"] == "provider"]
+    assert (provider["level"], provider["text"]) == (
+        "error",
+        "Stand-in: no webhook posts to hookrow.",
+    )
     assert "\n- provider: Stand-in: no webhook posts to hookrow." in status["text"]
     assert f"\n- spool: 1 notification in the spool {spool}" in status["text"]
     assert done.returncode == 1
+
+
+def test_a_token_that_cannot_be_read(command: Command) -> None:
+    """The status is without the webhooks, and another result says why."""
+    command.call("db", "upgrade")
+    variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_PROVIDER_TOKEN_FILE": "missing"}
+    done = command.call("check", "--json", **variables)
+    status, *others = map(json.loads, done.stdout.splitlines())
+    [provider] = [each for each in others if each["subject"] == "provider"]
+    assert (done.returncode, status["text"], provider["level"]) == (1, FINE, "error")
+    assert "missing cannot be read: No such file or directory" in provider["text"]
+
+
+def test_one_rehearsal(command: Command) -> None:
+    """The status and the details are about the same check of the database."""
+    command.call("db", "upgrade")
+    with patch.object(SQLTransaction, "rehearse", autospec=True) as rehearse:
+        assert command.call("check", HOOKROW_SECRET=SECRET).returncode == 0
+    rehearse.assert_called_once()
 
 
 # -- entries of the log that the receiver cannot read ------------------------------------

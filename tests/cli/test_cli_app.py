@@ -20,6 +20,7 @@ from hookrow.migrations import upgrade
 from hookrow.wsgi import WSGI
 from loopback import loopback
 from received import keep
+from stand_in import PostmarkStandIn
 from wire import ADA, ADAS, AT, SECRET
 
 Write = Callable[..., None]
@@ -271,8 +272,7 @@ def test_check(shop: Command) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == dedent(
         """\
-        warning  status      Attention: 1 finding.
-        - sweep: {} {}
+        ok       status      OK: notifications are recorded, and nothing needs attention.
         ok       setting     app is shop.mail:receiver, from the flag --app.
         ok       app         Its endpoint is {}, below the path at which it is mounted.
         ok       secret      It is set.
@@ -281,20 +281,26 @@ def test_check(shop: Command) -> None:
         ok       tables      All tables and columns exist.
         ok       indexes     Every lookup has an index.
         ok       retries     0 notifications in the log will be retried.
-        warning  sweep       Since August 2026, Postmark does not repeat a notification {}
+        ok       sweep       Since August 2026, Postmark does not repeat a notification {}
                              Unless another process sweeps this log, turn on the sweep: {}
         """
     ).format(
-        "Since August 2026, Postmark does not repeat a notification that got a 404. No sweep is "
-        "on, so one that arrives before its rows are committed is recorded only by a replay.",
-        "Unless another process sweeps this log, turn on the sweep: `sweep = true` (in Python, "
-        "sweep=True; in Django, 'SWEEP': True).",
         "/mail/provider/webhooks",
         "0001, 0002",
-        "that got a 404. No sweep is on, so one that arrives before its rows are committed is "
-        "recorded only by a replay.",
+        "that got a 404. No sweep is on, so one that arrives before its rows are committed waits "
+        "in the log for a replay, and expires after three days.",
         "`sweep = true` (in Python, sweep=True; in Django, 'SWEEP': True).",
     )
+    with PostmarkStandIn() as api:
+        token = {"HOOKROW_PROVIDER_TOKEN": api.token, "HOOKROW_PROVIDER_API": api.address}
+        done = shop.call("--app", "shop.mail:receiver", "check", **token)
+    first, finding, *_ = done.stdout.splitlines()
+    assert first == "error    status      Broken: 1 finding."
+    assert finding == (
+        "- provider: Stand-in: no webhook posts to hookrow. `hookrow provider status` lists the "
+        "differences; `register` corrects them."
+    )
+    assert "\nerror    provider    Stand-in: no webhook posts to hookrow.\n" in done.stdout
     done = shop.call("--app", "shop.mail:sweeping", "check")
     assert "sweep" not in done.stdout.partition("indexes")[2]
     done = shop.call("--app", "shop.mail:store", "check")

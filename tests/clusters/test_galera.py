@@ -17,11 +17,11 @@ import pytest
 from traffic import fill, logged
 from trial import DEADLINE, HOT_ROWS, PAUSE, SLACK, Trial
 
+from checking import check_at
 from galera import Cluster, Node
 from haproxy import balancing
 from hookrow import Schema, testing
 from hookrow._core.notification import Arrival
-from hookrow._diagnostics.check import check_database_url
 from hookrow._receiver.clock import Clock
 from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.recorder import record
@@ -119,7 +119,7 @@ def test_reading_on_a_node_that_is_cut_off(cluster: Cluster) -> None:
 
     def check() -> str:
         url = f"mariadb://root@{address}/{database}"
-        [result] = check_database_url(url, Schema(), POSTMARK)
+        [result] = check_at(url, Schema())
         return result.text
 
     remedy = "its Galera cluster. Connect the node to its cluster again"

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
+from unittest.mock import patch
 
 import pytest
 from django.conf import settings
@@ -25,6 +26,8 @@ from hookrow import Arrival, testing
 from hookrow._receiver.spool import Spool
 from hookrow.django import receiver
 from hookrow.django.tables.models import Dispatch
+from hookrow.stores.sql._transaction import SQLTransaction
+from stand_in import PostmarkStandIn
 from wire import ADA, ADAS, ENDPOINT, SECRET, uvicorn_serving
 
 pytest_plugins = ["django_project.databases"]
@@ -145,15 +148,40 @@ class TestCheck:
 
     @pytest.mark.usefixtures("sqlite_site")
     def test_deployment(self, run: Run) -> None:
-        """A project that retries nothing is warned, unless it has silenced the warning."""
-        status, finding, warning, *_ = run("check").out.splitlines()
-        assert status == "warning  status      Attention: 1 finding."
-        assert finding.startswith("- sweep: Since August 2026, Postmark does")
-        assert warning.startswith("warning  hookrow.W004 Since August 2026, Postmark does")
-        with override_settings(SILENCED_SYSTEM_CHECKS=["hookrow.W004"]):
+        """A project that retries nothing gets a message, unless it has silenced the message."""
+        status, message, *_ = run("check").out.splitlines()
+        assert status == f"ok       status      {FINE}"
+        assert message.startswith("ok       hookrow.I001 Since August 2026, Postmark does")
+        with override_settings(SILENCED_SYSTEM_CHECKS=["hookrow.I001"]):
             status, settings, *_ = run("check").out.splitlines()
         assert status == f"ok       status      {FINE}"
         assert settings.startswith("ok       settings    Every system check of hookrow")
+
+    @pytest.mark.usefixtures("sqlite_site")
+    def test_the_webhooks(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        """They are read from Postmark if a token is set, also for an entry with a name."""
+        entries = {"acme": {"PROVIDER": "postmark", "SECRET": SECRET}}
+        with PostmarkStandIn() as api:
+            monkeypatch.setenv("HOOKROW_PROVIDER_API", api.address)
+            for variable, hookrow in (
+                ("HOOKROW_PROVIDER_TOKEN", {"SECRET": SECRET}),
+                ("HOOKROW_PROVIDERS_ACME_TOKEN", {"PROVIDERS": entries}),
+            ):
+                with monkeypatch.context() as patched, override_settings(HOOKROW=hookrow):
+                    patched.setenv(variable, api.token)
+                    done = run("check")
+                text = "Stand-in: no webhook posts to hookrow."
+                assert (done.status, done.err) == (1, "")
+                assert f"\n- provider: {text} `hookrow provider status`" in done.out
+                assert f"\nerror    provider    {text}\n" in done.out
+
+    @pytest.mark.usefixtures("sqlite_site")
+    @override_settings(HOOKROW={"SECRET": SECRET, "SWEEP": True})
+    def test_one_rehearsal(self, run: Run) -> None:
+        """The status and the details are about the same check of the tables."""
+        with patch.object(SQLTransaction, "rehearse", autospec=True) as rehearse:
+            assert run("check").status == 0
+        rehearse.assert_called_once()
 
     def test_faults(self, empty_sqlite_url: str, run: Run) -> None:
         """Each result states what to do; an error results in exit status 1, without a traceback."""

@@ -630,7 +630,7 @@ def test_a_deployment_that_retries_nothing(hookrow: dict[str, Any], words: str |
         usual = run_checks(tags=["hookrow"])
         found = run_checks(tags=["hookrow"], include_deployment_checks=True)
     added = [each for each in found if each not in usual]
-    assert [each.id for each in added] == ["hookrow.W004"] * bool(words)
+    assert [each.id for each in added] == ["hookrow.I001"] * bool(words)
     for each in added:
         assert (words or "") in each.msg
         assert each.hint

@@ -49,6 +49,10 @@ def test_hookrow_is_installed_by_its_name(page: str) -> None:
     assert [line for line in lines if not line.startswith(("'hookrow[", "'celery["))] == []
 
 
+_OF_COMMAND = "app", "provider", "setting", "status"
+"""The subjects of results that only the command adds."""
+
+
 class TestCheck:
     def test_the_session_prints_the_documented_output(
         self, tmp_path: Path, hookrow_store: SQLStore
@@ -71,7 +75,7 @@ class TestCheck:
         rows = re.findall(r"^\| (`.*`) \|", tables, re.MULTILINE)
         explained = set(re.findall(r"`(\w+)`", "".join(rows)))
         diagnosed = {each.subject for each in diagnosis.DIAGNOSES}
-        assert explained == {*subjects, *diagnosed, *WEAKNESSES, "app", "setting", "status"}
+        assert explained == {*subjects, *diagnosed, *WEAKNESSES, *_OF_COMMAND}
         fields = [each.name for each in dataclasses.fields(CheckResult)]
         assert re.findall(r"^\| `(\w+)` \|", keys, re.MULTILINE) == fields
 

@@ -16,12 +16,11 @@ from sqlalchemy import Engine, MetaData, inspect
 from sqlalchemy.schema import CreateTable
 
 from alembic_host import create_project, migrate
+from checking import check_at
 from databases import ALL, KINDS, MARIADB, POSTGRESQL, SQLITE, kind_of
 from engines import opened, run
 from hookrow import Arrival, Recorded, Schema, Suppressed
 from hookrow._diagnostics import Level
-from hookrow._diagnostics.check import check_database_url
-from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.recorder import record
 from hookrow.migrations import upgrade
 from hookrow.stores.sql import SQLStore
@@ -84,8 +83,8 @@ def attached(url: str, code: str = ATTACH) -> str:
 
 
 def prove(url: str) -> None:
-    """Assert that `check_database_url` reports no faults, and that a notification is recorded."""
-    findings = [*check_database_url(url, Schema(), POSTMARK)]
+    """Assert that a check reports no faults, and that a notification is recorded."""
+    findings = check_at(url, Schema())
     faults = [each for each in findings if each.level is not Level.OK]
     assert [each.text for each in faults if each.subject != "retries"] == []
     assert "Your own migrations created hookrow's tables." in {each.text for each in findings}

@@ -14,11 +14,10 @@ from homes import Home
 from locations import filled_home
 
 import received
+from checking import check_open
 from hookrow import Postmark, Receiver, Request, RequestHead, testing
 from hookrow._diagnostics import advice
-from hookrow._diagnostics.check import check_rows
 from hookrow._receiver import clock as clocks
-from hookrow._receiver.entries import POSTMARK
 from hookrow._receiver.recorder import keep_failed
 from hookrow._receiver.spool import Spool
 from times import DAY, HOUR, MINUTE, NOON
@@ -118,7 +117,7 @@ def test_check_reports_a_wrong_clock(home: Home, monkeypatch: pytest.MonkeyPatch
     def warnings(difference: timedelta) -> list[str]:
         moved = Mock(wraps=datetime, now=lambda _: datetime.now(UTC) + difference)
         monkeypatch.setattr(advice, "datetime", moved)
-        results = check_rows(home.store.database, home.schema, POSTMARK)
+        results = check_open(home.store.database, home.schema)
         return [each.text for each in results if each.subject == "clock"]
 
     assert warnings(timedelta(seconds=50)) == warnings(timedelta(seconds=-50)) == []

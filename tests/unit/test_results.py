@@ -224,3 +224,21 @@ def test_whether_a_notification_was_kept(clock: Clock) -> None:
     assert recent.kept_within(30.0)
     clock.now += 1
     assert not recent.kept_within(30.0)
+
+
+def test_notifications_that_nothing_can_retry(clock: Clock) -> None:
+    """Those without a dispatch, if no log keeps their bodies; not the provider's tests."""
+    for has_log, keeps_bodies in ((True, True), (True, False), (False, True)):
+        recent = RecentResults(has_log=has_log, keeps_bodies=keeps_bodies)
+        given = [replace(arrival(is_test=test), provider=name) for test, name in _PROVIDERS]
+        outcomes = [OUTCOMES["N"]] * len(given)
+        recent.add(given, outcomes, "")
+        clock.now += 60
+        recent.add([arrival(), arrival()], [OUTCOMES["R"], OUTCOMES["U"]], "")
+        lost = 0 if has_log and keeps_bodies else 2
+        assert recent.unretried("postmark", 61) == lost
+        assert recent.unretried("postmark", 60) == 0
+
+
+_PROVIDERS = [(False, "postmark"), (False, "postmark"), (True, "postmark"), (False, "resend")]
+"""Whether each of some notifications is a test, and its provider."""

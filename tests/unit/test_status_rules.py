@@ -242,8 +242,30 @@ def test_the_webhooks_at_the_provider(state: WebhookState, level: StatusLevel) -
 
 
 def test_no_sweep() -> None:
-    result = CheckResult(Level.WARNING, "sweep", "No sweep is on.", remedy="Turn it on.")
-    expected = Finding(ATTENTION, StatusSubject.SWEEP, "No sweep is on.", "Turn it on.")
+    """It needs attention only if notifications are lost; those in a log are retried late."""
+    result = CheckResult(Level.OK, "sweep", "The log keeps no bodies.", remedy="Keep them.")
+    assert status(sweep=[result]).level is OK
+    assert status(unretried=7).level is OK, "another provider repeats them"
+    found = finding(sweep=[result], unretried=7)
+    assert (found.level, found.subject, found.remedy) == (
+        ATTENTION,
+        StatusSubject.SWEEP,
+        "Keep them.",
+    )
+    assert found.reason == (
+        "7 notifications of the last day found no dispatch, and cannot be retried. "
+        "The log keeps no bodies."
+    )
+    late = finding(log=replace(QUIET, waiting=Waiting(1, NOON - DAY, 0, 0)), sweep=[result])
+    assert (late.subject, "turn on the sweep: `sweep = true`" in late.remedy) == (
+        StatusSubject.RETRIES,
+        True,
+    )
+
+
+def test_settings_of_the_sweep_that_are_not_valid() -> None:
+    result = CheckResult(Level.ERROR, "sweep", "It needs the sweep.", remedy="Turn it on.")
+    expected = Finding(ATTENTION, StatusSubject.SWEEP, "It needs the sweep.", "Turn it on.")
     assert finding(sweep=[result]) == expected
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -27,13 +27,16 @@ from hookrow._cli.serve import serve
 from hookrow._cli.settings import settings_of, settings_sources
 from hookrow._core.schema import Schema
 from hookrow._diagnostics import CheckResult, Level
+from hookrow._receiver.entries import Entries, Parsers
 from hookrow._receiver.entries import read_entries as as_entries
 from hookrow._server.settings import Settings, check_tenants, providers_of
 from hookrow.errors import ConfigurationError
+from hookrow.providers import Provider
 from hookrow.providers.postmark import Postmark
 
 if TYPE_CHECKING:
     from hookrow._diagnostics.status import WebhookState
+    from hookrow._postmark_api.status import ProviderWatch
     from hookrow.stores.sql import SQLStore
 
 
@@ -67,7 +70,7 @@ def check(
     nothing and are not logged. The secret is sent only after hookrow has
     rejected a wrong one, and never unencrypted to a public address.
     """
-    from hookrow._diagnostics import check, probe
+    from hookrow._diagnostics import probe
 
     if isinstance(context.obj, HostApp):
         context.exit(report(_check_app(context, context.obj, url), as_json=as_json))
@@ -88,9 +91,7 @@ def check(
     sources = chain(settings_sources(context, serve, settings.schema), configured)
     if url is None:
         results = chain(
-            _check_status(context, settings),
-            (check.check_secrets(each.secrets, each.file, entry=each.name) for each in entries),
-            check.check_database_url(settings.database_url, settings.schema, context.obj.parsers),
+            _check_database(context, settings),
             _check_tenants(settings),
             _check_sweep(settings),
             (each for each in sources if as_json or each.source != "default"),
@@ -105,44 +106,100 @@ def check(
     context.exit(report(results, as_json=as_json))
 
 
-def _check_status(context: click.Context, settings: Settings) -> Iterator[CheckResult]:
-    """Yield the status, unless a setting is invalid, which another result reports."""
-    from hookrow._diagnostics.status import read_status, status_result
+def _check_database(context: click.Context, settings: Settings) -> Iterator[CheckResult]:
+    """Yield the status, and then what it is derived from: the secrets, and the database.
+
+    There is no status if the database cannot be opened, which another result reports.
+    """
+    from hookrow._diagnostics import check
+    from hookrow._diagnostics.status import check_store, read_status, status_result
     from hookrow.stores.sql import SQLStore
 
     app: App = context.obj
-    with suppress(ConfigurationError), app.open_database(settings.database_url) as database:
-        store = SQLStore(database, settings.schema)
-        store.use_tenants(app.parsers.tenants)
-        states = _ask_provider(context, settings, store)
+    secrets = (
+        check.check_secrets(each.secrets, each.file, entry=each.name) for each in settings.entries
+    )
+    with ExitStack() as stack:
+        try:
+            database = stack.enter_context(app.open_database(settings.database_url))
+            store = SQLStore(database, settings.schema)
+            store.use_tenants(app.parsers.tenants)
+        except ConfigurationError as error:
+            yield from secrets
+            yield CheckResult(Level.ERROR, "database", str(error))
+            return
+        asked = ask_provider(context, store, app.parsers, partial(_build_entries, settings))
         source = replace(
             app.status_source(store),
             sweep=lambda: _check_sweep(settings),
-            webhooks=lambda: states,
+            webhooks=lambda: asked.states,
         )
-        yield status_result(read_status(source))
+        results = check_store(source, rehearse=True)
+        yield status_result(read_status(source, results=results))
+        yield from secrets
+        yield from check.check_rows(results, database, settings.schema, app.parsers)
+        yield from asked.results
 
 
-def _ask_provider(
-    context: click.Context, settings: Settings, store: SQLStore
-) -> Sequence[WebhookState]:
-    """Return the states of the webhooks at Postmark for which `hookrow serve` has tokens."""
-    from hookrow._diagnostics.status import webhook_states
+def _build_entries(settings: Settings) -> Entries[Provider]:
+    """Return the entries of the receiver. Raises `ConfigurationError`."""
+    built = [each.build() for each in settings.entries]
+    return as_entries(providers_of(settings.entries, built))
 
+
+@dataclass(frozen=True, slots=True)
+class Webhooks:
+    """The known states of the webhooks at Postmark, and a result for each that has a token."""
+
+    states: Sequence[WebhookState] = ()
+    results: Sequence[CheckResult] = ()
+
+
+def ask_provider(
+    context: click.Context,
+    store: SQLStore,
+    parsers: Parsers,
+    entries: Callable[[], Entries[Provider]],
+) -> Webhooks:
+    """Ask Postmark about the webhooks of the entries for which `hookrow serve` has tokens, too.
+
+    `parsers` are the entries, and `entries` returns them with their secrets. An error of a token or
+    of the API is a result.
+    """
     of_server = settings_of(context, serve)
-    names = [each.name for each in settings.entries if each.provider == Postmark.name]
-    with suppress(ConfigurationError):
+    names = [each.name for each in parsers if each.provider.name == Postmark.name]
+    try:
         tokens = read_tokens(context, names, of_server["provider_token_file"])
-        if tokens:
-            from hookrow._postmark_api.status import watch_provider
+        if not tokens:
+            return Webhooks()
+        from hookrow._diagnostics.status import webhook_states
+        from hookrow._postmark_api.status import watch_provider
 
-            built = [each.build() for each in settings.entries]
-            entries = as_entries(providers_of(settings.entries, built))
-            watches = watch_provider(tokens, of_server["provider_api"], store, entries)
-            for each in watches.values():
-                each.ask()
-            return webhook_states({name: each.state for name, each in watches.items()})
-    return []
+        watches = watch_provider(tokens, of_server["provider_api"], store, entries())
+    except ConfigurationError as error:
+        return Webhooks(results=[CheckResult(Level.ERROR, "provider", str(error))])
+    for each in watches.values():
+        each.ask()
+    return Webhooks(
+        webhook_states({name: each.state for name, each in watches.items()}),
+        [
+            _provider_result(name if len(watches) > 1 else None, each)
+            for name, each in watches.items()
+        ],
+    )
+
+
+def _provider_result(name: str | None, watch: ProviderWatch) -> CheckResult:
+    """Return the result for the webhooks of an entry, whose name is None if it is the only one."""
+    from hookrow._diagnostics.status import WEBHOOK_REMEDY
+
+    text = str(watch.line) if name is None else f"{name}: {watch.line}"
+    if watch.state is None:
+        return CheckResult(Level.WARNING, "provider", text)
+    if watch.state.are_correct:
+        return CheckResult(Level.OK, "provider", text)
+    level = Level.WARNING if watch.state.exist else Level.ERROR
+    return CheckResult(level, "provider", text, remedy=WEBHOOK_REMEDY)
 
 
 def _check_tenants(settings: Settings) -> Iterator[CheckResult]:
@@ -170,22 +227,28 @@ def _check_sweep(settings: Settings) -> Iterator[CheckResult]:
 
 def _check_app(context: click.Context, app: HostApp, url: str | None) -> Iterator[CheckResult]:
     """Check the application, or the webhook at a URL with the secret of the application."""
-    from hookrow._diagnostics import check, probe, status
+    from hookrow._diagnostics import check, probe
+    from hookrow._diagnostics.status import check_store, read_status, status_result
 
     for name in ("secret", "previous_secret", "secret_file"):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{app} already has secrets: omit {option}.")
-    if url is None:
-        with suppress(ConfigurationError):  # which is reported below
-            yield status.status_result(status.read_status(app.status_source(app.store)))
     sources = settings_sources(context, serve, Schema())
-    yield from (each for each in sources if each.setting in {"app", "config"} and each.value)
+    of_app = (each for each in sources if each.setting in {"app", "config"} and each.value)
     try:
-        receiver = app.receiver
         if url is not None:
+            yield from of_app
             yield from probe.check_url(url, app.senders)
             return
+        receiver, store = app.receiver, app.store
+        asked = Webhooks()
+        if receiver is not None:
+            asked = ask_provider(context, store, receiver.entries, lambda: receiver.entries)
+        source = replace(app.status_source(store), webhooks=lambda: asked.states)
+        results = check_store(source, rehearse=True)
+        yield status_result(read_status(source, results=results))
+        yield from of_app
         if receiver is not None:
             text = f"Its endpoint is {receiver.endpoint}, below the path at which it is mounted."
             yield CheckResult(Level.OK, "app", text)
@@ -193,16 +256,11 @@ def _check_app(context: click.Context, app: HostApp, url: str | None) -> Iterato
             if secrets := each.provider.secrets:
                 yield check.check_secrets(partial(tuple, secrets), entry=each.name)
         parsers = None if receiver is None else receiver.entries
-        yield from check.check_rows(app.store.database, app.schema, parsers)
-        if receiver is not None and any(
-            each.provider.name == Postmark.name for each in receiver.entries
-        ):
-            yield from check.check_sweep(
-                log=app.schema.log is not None,
-                bodies=receiver.options.keep_bodies,
-                sweep=receiver.options.sweeps,
-            )
+        yield from check.check_rows(results, store.database, app.schema, parsers)
+        yield from asked.results
+        yield from source.sweep()
     except ConfigurationError as error:
+        yield from of_app  # unless they have been
         yield CheckResult(Level.ERROR, "app", str(error))
 
 

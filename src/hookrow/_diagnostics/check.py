@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
 
@@ -44,30 +43,17 @@ from hookrow.stores.sql._connections import Database
 from hookrow.stores.sql._dialects.base import Dialect
 from hookrow.stores.sql._statements.base import Statements
 from hookrow.stores.sql._transaction import SQLTransaction, begun
-from hookrow.stores.sql._urls import missing_file, open_database, refuse_memory
+from hookrow.stores.sql._urls import missing_file
 from hookrow.stores.sql._verify import own_tables, verify
 
 
-def check_database_url(url: str, schema: Schema, parsers: Parsers) -> Iterator[CheckResult]:
-    """Check the database at a URL and its tables; see `check_rows`."""
-    try:
-        with closing(open_database(url)) as database:
-            yield from check_rows(database, schema, parsers)
-    except ConfigurationError as error:
-        yield CheckResult(Level.ERROR, "database", str(error))
-
-
 def check_rows(
-    database: Database, schema: Schema, parsers: Parsers | None
+    results: Sequence[CheckResult], database: Database, schema: Schema, parsers: Parsers | None
 ) -> Iterator[CheckResult]:
-    """Check the database and its tables and, if they work, their weaknesses and the log.
+    """Yield the results of `check_database` and, if the tables work, check weaknesses and the log.
 
-    `parsers` are the entries of the receiver, or None if they are not known. Raises
-    `ConfigurationError` for a database in memory.
+    `parsers` are the entries of the receiver, or None if they are not known.
     """
-    refuse_memory(database)
-    tenants = {} if parsers is None else parsers.tenants
-    results = list(check_database(database, schema, tenants))
     yield from results
     if all(each.level is Level.OK for each in results):
         yield from check_working(database, schema, WEAKNESSES, parsers)
@@ -150,8 +136,16 @@ def _is_open_to_others(file: os.stat_result) -> bool:
     return bool(file.st_mode & (0o077 if file.st_uid == os.geteuid() else 0o007))
 
 
+TURN_ON_SWEEP = (
+    "turn on the sweep: `sweep = true` (in Python, sweep=True; in Django, 'SWEEP': True)."
+)
+
+
 def check_sweep(*, log: bool, bodies: bool, sweep: bool) -> Iterator[CheckResult]:
-    """Yield a warning unless notifications that arrive before their rows are retried.
+    """Yield a result unless notifications of Postmark's that arrive before their rows are retried.
+
+    It is no fault: an application may commit its rows before it sends their mail, or another
+    process may sweep the log. The status shows whether notifications are lost.
 
     `log`, `bodies` and `sweep` are whether the receiver has a log, the log keeps bodies, and the
     receiver sweeps it. `acknowledge_parked` requires all three.
@@ -173,18 +167,15 @@ def check_sweep(*, log: bool, bodies: bool, sweep: bool) -> Iterator[CheckResult
         )
     elif not sweep:
         then = (
-            "No sweep is on, so one that arrives before its rows are committed is recorded only "
-            "by a replay."
+            "No sweep is on, so one that arrives before its rows are committed waits in the log "
+            "for a replay, and expires after three days."
         )
-        remedy = (
-            "Unless another process sweeps this log, turn on the sweep: `sweep = true` (in "
-            "Python, sweep=True; in Django, 'SWEEP': True)."
-        )
+        remedy = f"Unless another process sweeps this log, {TURN_ON_SWEEP}"
     else:
         return
     # The source is in docs/how-to/provider-webhook.md.
     final = "Since August 2026, Postmark does not repeat a notification that got a 404."
-    yield CheckResult(Level.WARNING, "sweep", f"{final} {then}", remedy=remedy)
+    yield CheckResult(Level.OK, "sweep", f"{final} {then}", remedy=remedy)
 
 
 def check_database(

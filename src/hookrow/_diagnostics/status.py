@@ -28,7 +28,7 @@ from hookrow._core.status import Finding, Status, StatusLevel, StatusSubject
 from hookrow._describe import format_duration, format_time, pluralize
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.advice import OVERDUE, TOLERATED_DIFFERENCE
-from hookrow._diagnostics.check import check_database, check_sweep
+from hookrow._diagnostics.check import TURN_ON_SWEEP, check_database, check_sweep
 from hookrow._receiver.clock import clock_difference, describe_difference
 from hookrow._receiver.entries import Parsers
 from hookrow._receiver.results import Losses
@@ -51,6 +51,9 @@ LOG_TIMEOUT = 2.0
 
 LOSSES_COUNT_FOR = 3600.0
 """Seconds for which a notification that got a 503 in this process needs attention."""
+
+UNRETRIED_COUNT_FOR = 24 * 3600.0
+"""Seconds for which a notification that nothing retries needs attention."""
 
 HOURS_OF_LOSSES = timedelta(hours=2)
 """The same for those in the hourly counts, in which the present hour may have just begun."""
@@ -163,7 +166,9 @@ class ProcessFacts:
     """What only a process knows: the results of its notifications, its spool, and its settings.
 
     `failing` is why the next notification would probably get a 503, and `losses` are those that got
-    one. `spool` is None without one, and a text if it cannot be read.
+    one. `spool` is None without one, and a text if it cannot be read. `sweep` has the result of
+    `check_sweep`, and `unretried` is the number of Postmark's notifications that found no dispatch,
+    and that nothing can retry.
     """
 
     failing: str | None = None
@@ -172,29 +177,45 @@ class ProcessFacts:
     correction: timedelta = timedelta(0)
     webhooks: Sequence[WebhookState] = ()
     sweep: Sequence[CheckResult] = ()
+    unretried: int = 0
     parsers: Parsers | None = None
 
 
-def read_status(source: StatusSource, now: datetime | None = None) -> Status:
-    """Return the status now; waits for the database, but only as long as its time limits allow."""
+def read_status(
+    source: StatusSource,
+    now: datetime | None = None,
+    *,
+    results: Iterable[CheckResult] | None = None,
+) -> Status:
+    """Return the status now; waits for the database, but only as long as its time limits allow.
+
+    `results` are those of `check_store` with a rehearsal, if the caller has them.
+    """
     at = now or datetime.now(UTC)
-    fault = read_fault(source, rehearse=True)
+    fault = _first_error(check_store(source, rehearse=True) if results is None else results)
     recorded = read_log(source, at) if is_readable(fault) else RecordFacts()
     return assess(fault, recorded, read_process(source), at)
 
 
-def read_fault(source: StatusSource, *, rehearse: bool) -> CheckResult | None:
-    """Return why the database would not record a notification now, or None. Never raises.
+def check_store(source: StatusSource, *, rehearse: bool) -> Sequence[CheckResult]:
+    """Return the results of checking the database; an exception is an error, too. Never raises.
 
     Without `rehearse`, no write is rehearsed.
     """
     try:
         with source.around():
-            results = [*source.check(source.store, rehearse)]
+            return [*source.check(source.store, rehearse)]
     except Exception as error:  # noqa: BLE001 - an unknown fault is one, too
         text = f"The check of the database failed: {type(error).__name__}."
-        return CheckResult(Level.ERROR, "database", text)
-    return next((each for each in results if each.level is Level.ERROR), None)
+        return [CheckResult(Level.ERROR, "database", text)]
+
+
+def read_fault(source: StatusSource, *, rehearse: bool) -> CheckResult | None:
+    """Return why the database would not record a notification now, or None. Never raises.
+
+    For `rehearse`, see `check_store`.
+    """
+    return _first_error(check_store(source, rehearse=rehearse))
 
 
 def read_log(source: StatusSource, now: datetime) -> RecordFacts:
@@ -217,6 +238,9 @@ def is_readable(fault: CheckResult | None) -> bool:
 def read_process(source: StatusSource) -> ProcessFacts:
     """Read the facts of this process, without the database. Never raises."""
     receiver = source.receiver()
+    unretried = 0
+    if receiver is not None:
+        unretried = receiver.results.unretried(Postmark.name, UNRETRIED_COUNT_FOR)
     spool = partial(_read_spool, source.spool)
     if receiver is not None:
         spool = partial(_spool_or_error, receiver.spool_state)
@@ -227,6 +251,7 @@ def read_process(source: StatusSource) -> ProcessFacts:
         correction=timedelta(0) if receiver is None else receiver.clock.correction,
         webhooks=source.webhooks(),
         sweep=[*source.sweep()],
+        unretried=unretried,
         parsers=source.parsers,
     )
 
@@ -297,6 +322,10 @@ def assess(
 
 
 # -- gathering -------------------------------------------------------------------------
+
+
+def _first_error(results: Iterable[CheckResult]) -> CheckResult | None:
+    return next((each for each in results if each.level is Level.ERROR), None)
 
 
 def _read_log(log: SQLLog, parsers: Parsers | None, now: datetime) -> LogFacts:
@@ -392,10 +421,27 @@ def _process_findings(process: ProcessFacts, now: datetime) -> Iterator[Finding]
     for webhooks in process.webhooks:
         if not webhooks.are_correct:
             level = StatusLevel.ATTENTION if webhooks.exist else StatusLevel.BROKEN
-            remedy = "`hookrow provider status` lists the differences; `register` corrects them."
-            yield Finding(level, StatusSubject.PROVIDER, webhooks.summary, remedy)
+            yield Finding(level, StatusSubject.PROVIDER, webhooks.summary, WEBHOOK_REMEDY)
+    yield from _unretried(process)
+
+
+WEBHOOK_REMEDY = "`hookrow provider status` lists the differences; `register` corrects them."
+"""What to do if the webhooks at the provider are not as they should be."""
+
+
+def _unretried(process: ProcessFacts) -> Iterator[Finding]:
+    """Yield that notifications are lost because nothing can retry them.
+
+    Those in a log that nobody sweeps are not lost yet: see `_retries`.
+    """
     for result in process.sweep:
-        yield Finding(StatusLevel.ATTENTION, StatusSubject.SWEEP, result.text, result.remedy)
+        attention = partial(Finding, StatusLevel.ATTENTION, StatusSubject.SWEEP)
+        if result.level is Level.ERROR:
+            yield attention(result.text, result.remedy)
+        elif process.unretried:
+            number = pluralize(process.unretried, "notification")
+            reason = f"{number} of the last day found no dispatch, and cannot be retried."
+            yield attention(f"{reason} {result.text}", result.remedy)
 
 
 def _losses(process: ProcessFacts) -> Iterator[Finding]:
@@ -564,7 +610,8 @@ def _retries(waiting: Waiting, now: datetime) -> Iterator[Finding]:
             StatusSubject.RETRIES,
             f"The oldest retry has been due for {late}, since {format_time(waiting.oldest_due)}; "
             f"{pluralize(waiting.parked, 'notification')} wait for a retry.",
-            "No sweep is running, or it cannot keep up: run `hookrow replay --parked`.",
+            "No sweep is running, or it cannot keep up: run `hookrow replay --parked`. If "
+            f"none is on, {TURN_ON_SWEEP}",
         )
     if waiting.expired > waiting.to_unknown:
         yield Finding(

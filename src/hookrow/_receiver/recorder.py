@@ -745,7 +745,9 @@ class Responder:
         self._on_outcome = on_outcome
         self._parks = store.log is not None and options.keep_bodies
         self.results = RecentResults(
-            has_log=store.log is not None, acknowledges_spooled=options.acknowledge_spooled
+            has_log=store.log is not None,
+            keeps_bodies=options.keep_bodies,
+            acknowledges_spooled=options.acknowledge_spooled,
         )
         """Whether the last notifications were kept."""
         self._recorder = GroupRecorder(

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from hookrow._core.notification import Arrival, Outcome, Recorded
-from hookrow._core.result import PARKED, RESULTS
+from hookrow._core.result import PARKED, RESULTS, Result
 from hookrow._core.rules import UNKEPT
 
 MAX_RESULTS = 100
@@ -48,13 +48,18 @@ class RecentResults:
     notifications of which nothing had to be written. Any thread may call the methods.
     """
 
-    def __init__(self, *, has_log: bool, acknowledges_spooled: bool = False) -> None:
+    def __init__(
+        self, *, has_log: bool, keeps_bodies: bool = True, acknowledges_spooled: bool = False
+    ) -> None:
         self._has_log = has_log
+        self._can_retry = has_log and keeps_bodies
         self._fate = "are only in the spool, or got a 503" if acknowledges_spooled else "got a 503"
         # A result is the time of a notification that was not kept, otherwise 0.
         self._last: deque[float] = deque(maxlen=MAX_RESULTS)
         self._kept_at = float("-inf")
         self._reason = ""
+        # The times and providers of those that found no dispatch, and that nothing can retry.
+        self._unretried: deque[tuple[float, str | None]] = deque(maxlen=MAX_RESULTS)
 
     def add(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome], reason: str) -> None:
         """Add the results of a group; `reason` is why some were not kept, if any."""
@@ -103,6 +108,15 @@ class RecentResults:
             return None
         return Losses(len(last) - last.count(0.0), len(last), seconds, self._reason)
 
+    def unretried(self, provider: str, within: float) -> int:
+        """Return how many of a provider's notifications found no dispatch in the last `within` s.
+
+        They are those that nothing can retry, because there is no log, or it keeps no bodies; at
+        most `MAX_RESULTS`.
+        """
+        since = monotonic() - within
+        return sum(at > since and name == provider for at, name in self._unretried.copy())
+
     def kept_within(self, seconds: float) -> bool:
         """Return whether the database kept a notification in the last `seconds`."""
         return monotonic() - self._kept_at <= seconds
@@ -120,8 +134,17 @@ class RecentResults:
             elif not _is_excluded(arrival):
                 lost += outcome in UNKEPT
                 # An unsupported notification is refused as such even if it could not be logged.
-                kept += self._has_log and RESULTS.get(outcome.refusal) in PARKED
+                result = RESULTS.get(outcome.refusal)
+                kept += self._has_log and result in PARKED
+                if result in _WITHOUT_DISPATCH and not self._can_retry:
+                    self._unretried.append((monotonic(), arrival.provider))
         return kept, lost
+
+
+_WITHOUT_DISPATCH = {Result.DISPATCH_NOT_FOUND, Result.RECIPIENT_MISMATCH}
+"""The results of notifications that may have arrived before their dispatch was committed.
+
+One for an unknown address is rather about mail of others."""
 
 
 def _is_excluded(arrival: Arrival) -> bool:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from django.apps import apps
 from django.apps.config import AppConfig
-from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's own
+from django.core.checks import CheckMessage, Error, Info, Warning  # noqa: A004 - Django's own
 from django.db import connections, router
 
 from hookrow._arguments import spelled
@@ -82,14 +82,14 @@ def _as_warning(message: CheckMessage) -> CheckMessage:
 
 
 def check_deployment(app_configs: Sequence[AppConfig] | None, **_: object) -> Messages:
-    """Return a warning if no notification of Postmark that arrives before its rows is retried."""
+    """Return a message if no notification of Postmark that arrives before its rows is retried."""
     del app_configs
     results = check_settings_sweep()
-    return [Warning(each.text, hint=each.remedy, id="hookrow.W004") for each in results]
+    return [Info(each.text, hint=each.remedy, id="hookrow.I001") for each in results]
 
 
 def check_settings_sweep() -> Sequence[CheckResult]:
-    """Return a warning as `check_deployment` does, without another receiver's spool."""
+    """Return what `check_deployment` reports, without another receiver's spool."""
     with suppress(ConfigurationError, SchemaMismatch, NeedsORM):  # which `check` reports
         return [*sweep_of(_build_receiver())]
     return []

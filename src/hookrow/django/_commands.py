@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
-from itertools import chain
 from os import PathLike
 from typing import Any
 from urllib.parse import urljoin
@@ -18,7 +17,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.urls import NoReverseMatch, reverse
 
 from hookrow._cli import Commands
-from hookrow._cli.check import report
+from hookrow._cli.check import Webhooks, ask_provider, report
 from hookrow._cli.entries import ConfiguredEntries
 from hookrow._cli.log import log
 from hookrow._cli.options import JSON, webhook_url
@@ -27,9 +26,14 @@ from hookrow._cli.simulate import simulate
 from hookrow._cli.stats import stats
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.advice import WEAKNESSES
-from hookrow._diagnostics.check import check_tables, check_working
+from hookrow._diagnostics.check import check_working
 from hookrow._diagnostics.probe import Sender, check_url
-from hookrow._diagnostics.status import StatusSource, read_status, status_result
+from hookrow._diagnostics.status import (
+    StatusSource,
+    check_store,
+    read_status,
+    status_result,
+)
 from hookrow._receiver.entries import Parsers, read_entries
 from hookrow.django._conf import conf
 from hookrow.django._mapping import map_models
@@ -127,9 +131,7 @@ def check(context: click.Context, *, url: str | None, as_json: bool) -> None:
 
     The exit status is 1 if there is an error.
     """
-    results = (
-        chain(_check_status(), _check_project()) if url is None else check_url(url, _senders())
-    )
+    results = _check(context) if url is None else check_url(url, _senders())
     context.exit(report(results, as_json=as_json))
 
 
@@ -143,14 +145,31 @@ def _senders() -> Sequence[Sender]:
     return [Sender(None, Postmark)]
 
 
-def _check_status() -> Iterator[CheckResult]:
-    """Yield the status of the project, unless a setting is invalid, which a check reports."""
+def _check(context: click.Context) -> Iterator[CheckResult]:
+    """Yield the status of the project, and then what it is derived from.
+
+    There is no status if a setting is invalid, which a system check reports.
+    """
+    results: Sequence[CheckResult] | None = None
+    asked = Webhooks()
     with suppress(ConfigurationError):
-        yield status_result(read_status(command_source(store(), parsers())))
+        opened = store()
+        source = command_source(opened, parsers())
+        asked = ask_provider(
+            context, opened, parsers(), lambda: read_entries(conf.build_providers())
+        )
+        results = check_store(source, rehearse=True)
+        status = read_status(replace(source, webhooks=lambda: asked.states), results=results)
+        yield status_result(status)
+    yield from _check_project(results)
+    yield from asked.results
 
 
-def _check_project() -> Iterator[CheckResult]:
-    """Run Django's system checks, and then check the database."""
+def _check_project(results: Sequence[CheckResult] | None) -> Iterator[CheckResult]:
+    """Run Django's system checks, and then check the database.
+
+    `results` are those of its tables, or None if the settings do not allow to check them.
+    """
     found = run_checks(tags=["hookrow"], include_deployment_checks=True)
     messages = [each for each in found if not each.is_silenced()]
     for message in messages:
@@ -162,20 +181,22 @@ def _check_project() -> Iterator[CheckResult]:
         return
     migrations = _check_migrations()
     yield migrations
-    if migrations.level is Level.OK and not any(each.is_serious() for each in messages):
-        yield from _check_database()
+    if (
+        results is not None
+        and migrations.level is Level.OK
+        and not any(each.is_serious() for each in messages)
+    ):
+        yield from _check_database(results)
 
 
-def _check_database() -> Iterator[CheckResult]:
-    """Check that the tables match the models; if they do, check them for weaknesses."""
-    database = store().database
-    schema = store().mapping.schema
-    tables = list(check_tables(database, schema, parsers().tenants))
-    for each in tables:
+def _check_database(results: Sequence[CheckResult]) -> Iterator[CheckResult]:
+    """Yield whether the tables match the models; if they do, check them for weaknesses."""
+    for each in results:
         is_behind = each.level is Level.ERROR and each.subject == "tables"
         yield replace(each, remedy=_BEHIND) if is_behind else each
-    if all(each.level is Level.OK for each in tables):
-        yield from check_working(database, schema, _SUBJECTS, parsers())
+    if all(each.level is Level.OK for each in results):
+        opened = store()
+        yield from check_working(opened.database, opened.mapping.schema, _SUBJECTS, parsers())
 
 
 _BEHIND = (

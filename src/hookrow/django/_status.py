@@ -52,8 +52,8 @@ def command_source(store: SQLStore, parsers: Parsers) -> StatusSource:
 
 
 def is_sweep_expected() -> bool:
-    """Return whether this project should sweep: if another one does, a warning is silenced."""
-    return "hookrow.W004" not in settings.SILENCED_SYSTEM_CHECKS
+    """Return whether this project should sweep: if another one does, the message is silenced."""
+    return "hookrow.I001" not in settings.SILENCED_SYSTEM_CHECKS
 
 
 def _check(store: SQLStore, rehearse: bool) -> Sequence[CheckResult]:  # noqa: FBT001 - of a callback
