@@ -108,7 +108,7 @@ def test_json(command: Command, period: str, total: int) -> None:
     recovered, reasons = (1, {"SpamComplaint": 1}) if period == "WEEK" else (0, {})
     assert (found["recovered"], found["by_reason"]) == (recovered, reasons)
     assert {len(row) for row in found["by_first_outcome"].values()} == {len(found["starts"])}
-    assert found["rates"]["bounce"] == {"current": 0, "previous": None}
+    assert found["rates"]["bounce"] == {"current": 0, "above_limit": False, "previous": None}
     assert (found["parked"], found["sent"], found["suppressed"]) == (1, 6, {"HardBounce": 1})
     assert found["delivery_rate"] == pytest.approx(1 / 6)
     assert found["lists"][0]["delivered"] == 1

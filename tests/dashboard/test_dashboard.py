@@ -818,15 +818,21 @@ def test_rates(store: SQLStore, tables: Tables, visitor: Visitor) -> None:
     assert "those of the 4 messages sent 1 hour to 7 days ago." in page
     assert "above the limit" not in page
     assert "No complaints in this period." in page
-    complaint = testing.suppression(ADA, ADAS, at=AT, reason="SpamComplaint")
-    receive(store, complaint)
+    complaints = (
+        testing.suppression(ADA, ADAS, at=AT + timedelta(seconds=n), reason="SpamComplaint")
+        for n in range(3)
+    )
+    receive(store, next(complaints))
+    assert "above the limit" not in Visitor(store).shows("/"), "one complaint proves nothing"
+    receive(store, *complaints)
     page = Visitor(store).shows("/")
-    assert '<span class="outcome bad">100%, above the limit</span>' in page
+    assert '<span class="outcome bad">300%, above the limit</span>' in page
     assert page.count("above the limit") == 1
     assert 'data-limit="0.001"' in page
     [table] = re.findall('<table data-chart="complaints">(.*?)</table>', page, re.DOTALL)
-    rates = re.findall('<td class="number">(.*?)</td>', table)
-    assert [each for each in rates if each != "-"] == ["100%"]
+    rates = re.findall('<td class="number"(?: data-above)?>(.*?)</td>', table)
+    assert [each for each in rates if each != "-"] == ["300%"]
+    assert table.count("data-above") == 1
     assert len(rates) == 24
 
 

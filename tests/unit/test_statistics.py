@@ -142,7 +142,10 @@ def test_an_entry_of_the_receiver(store: SQLStore) -> None:
                 "Delivery": 1,
                 "Bounce": 1,
             }
-            assert (seen.by_reason, seen.rates["bounce"]) == ({"HardBounce": 1}, (1, previous))
+            assert (seen.by_reason, seen.rates["bounce"]) == (
+                {"HardBounce": 1},
+                (1 / 2, False, previous),
+            )
             assert seen.delays is not None
             assert (seen.entry, seen.delays.count) == ("sendgrid", 1)
         while log.count_hours():
@@ -184,11 +187,47 @@ def test_rates_of_suppressions(store: SQLStore) -> None:
     )
     keep(store, entry(8, **delivery))
     assert read_overview(store, Period.DAY, AT).rates == {
-        "bounce": (4 / 8, 0),
-        "complaint": (0, 1 / 2),
-        "unsubscribe": (1 / 8, 0),
+        "bounce": (4 / 12, False, 0),
+        "complaint": (0, False, 1 / 2),
+        "unsubscribe": (1 / 8, False, 0),
     }
-    assert read_overview(store, Period.HOUR, AT).rates["bounce"] == (4 / 8, None)
+    assert read_overview(store, Period.HOUR, AT).rates["bounce"] == (4 / 12, False, None)
+
+
+@pytest.mark.parametrize(
+    ("reason", "number", "deliveries", "above"),
+    [
+        ("SpamComplaint", 1, 20, False),
+        ("SpamComplaint", 2, 20, False),
+        ("SpamComplaint", 3, 20, True),
+        ("SpamComplaint", 3, 2999, True),
+        ("SpamComplaint", 3, 3000, False),
+        ("HardBounce", 9, 0, False),
+        ("HardBounce", 10, 0, True),
+        ("HardBounce", 10, 489, True),
+        ("HardBounce", 10, 490, False),
+        ("ManualSuppression", 100, 100, False),
+    ],
+)
+def test_rates_above_the_limit(
+    store: SQLStore,
+    monkeypatch: pytest.MonkeyPatch,
+    reason: str,
+    number: int,
+    deliveries: int,
+    *,
+    above: bool,
+) -> None:
+    """A rate counts only from a minimum of suppressions on; in the charts, too."""
+    counts = [
+        Count(AT, "Delivery", "", RECORDED, "", deliveries, 0),
+        Count(AT, "SubscriptionChange", reason, RECORDED, "", number, 0),
+    ]
+    monkeypatch.setattr(store.log, "counts", lambda *_: Counts(counts, None))
+    seen = read_overview(store, Period.DAY, AT)
+    assert any(each.above_limit for each in seen.rates.values()) is above
+    expected = above and reason == "SpamComplaint"
+    assert [each.above_limit for each in seen.complaint_rates] == [False] * 23 + [expected]
 
 
 def test_the_rate_of_complaints_by_bucket(store: SQLStore) -> None:
@@ -210,22 +249,22 @@ def test_the_rate_of_complaints_by_bucket(store: SQLStore) -> None:
         entry(11, before, **delivery, entry="sendgrid"),
     )
     *earlier, no_delivery, first, last = read_overview(store, Period.DAY, AT).complaint_rates
-    assert (no_delivery, first, last) == (None, 1 / 5, 1 / 2)
-    assert {*earlier} == {None}
+    assert (no_delivery.rate, first.rate, last.rate) == (None, 1 / 5, 1 / 2)
+    assert {each.rate for each in earlier} == {None}
     assert len(earlier) == 21
     of_entry = read_overview(store, Period.DAY, AT, "sendgrid").complaint_rates
-    assert of_entry[-2:] == [0, None]
+    assert [each.rate for each in of_entry[-2:]] == [0, None]
 
 
 @pytest.mark.parametrize(
     ("complete_since", "shown"),
-    [(None, (None, 1)), (AT - 30 * HOUR, (None, None)), (AT - HOUR, (None, None))],
+    [(None, 1 / 2), (AT - 30 * HOUR, None), (AT - HOUR, None)],
 )
 def test_rates_while_counting(
     store: SQLStore,
     monkeypatch: pytest.MonkeyPatch,
     complete_since: datetime | None,
-    shown: tuple[float, ...],
+    shown: float | None,
 ) -> None:
     """The previous rate is unknown if notifications are missing; the period may be complete."""
     at, found = NOON - 30 * HOUR, (RECORDED, "", 3, 0)
@@ -235,7 +274,7 @@ def test_rates_while_counting(
     ]
     monkeypatch.setattr(store.log, "counts", lambda *_: Counts(counts, complete_since))
     seen = read_overview(store, Period.DAY, AT)
-    assert seen.rates["bounce"] == shown
+    assert seen.rates["bounce"] == (None, False, shown)
     assert (seen.complete_since is None) is (complete_since != AT - HOUR)
     assert seen.total == 0
 

@@ -175,7 +175,7 @@ def _reasons(
 def _rates(rates: Mapping[str, Rate]) -> Iterator[str]:
     """Describe the rates of the period and of the one before."""
     yield ""
-    yield _line("rate", "share", "of the recorded deliveries; in the previous period")
+    yield _line("rate", "share", "of the deliveries; in the previous period")
     for name, rate in rates.items():
         yield _line(name, _percent(rate.current), _percent(rate.previous))
 

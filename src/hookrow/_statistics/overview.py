@@ -36,10 +36,26 @@ MAX_DELIVERIES = 1000
 RATES = {"bounce": "HardBounce", "complaint": "SpamComplaint", "unsubscribe": "ManualSuppression"}
 """The rates, and the reason of the suppressions that each of them counts."""
 
-RATE_LIMITS: Mapping[str, float] = {"bounce": 0.02, "complaint": 0.001}
-"""The rates above which mail may be refused, by the name of the rate.
 
-Gmail expects complaints to stay below 0.1 %: https://support.google.com/a/answer/81126
+class RateLimit(NamedTuple):
+    """A rate is too high if it is above `rate`, and at least `least` suppressions are counted.
+
+    One complaint would otherwise put any sender of fewer than 1,000 messages above the limit.
+    """
+
+    rate: float
+    least: int
+
+
+RATE_LIMITS: Mapping[str, RateLimit] = {
+    "bounce": RateLimit(0.02, 10),
+    "complaint": RateLimit(0.001, 3),
+}
+"""The limits above which mail may be refused, by the name of the rate.
+
+Gmail expects complaints to stay below 0.1 %: https://support.google.com/a/answer/81126. If the true
+rate of complaints is half of that, three occur by chance on one day in 70 with 1,000 deliveries,
+and on one in 50,000 with 100. The rules in docs/how-to/metrics/alerts.yml are the same.
 """
 
 _SECOND = timedelta(seconds=1)
@@ -97,12 +113,22 @@ _BUCKETS = {
 class Rate(NamedTuple):
     """Recorded suppressions for a reason in a period, divided by its recorded deliveries.
 
-    `previous` is the rate of the period of the same length before it. A rate is None if no delivery
-    was counted. The previous rate is also None if notifications are missing from the counts.
+    Bounces are divided by the messages that were delivered or bounced. `previous` is the rate of
+    the period of the same length before it. A rate is None if no message was counted. The previous
+    rate is also None if notifications are missing from the counts. `above_limit` is whether the
+    current rate is too high.
     """
 
     current: float | None
+    above_limit: bool
     previous: float | None
+
+
+class BucketRate(NamedTuple):
+    """The rate of a bucket, None if no message was counted, and whether it is too high."""
+
+    rate: float | None
+    above_limit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,8 +195,8 @@ class Overview:
     `by_first_outcome` have a number of notifications for each bucket. Types are those that hookrow
     knows, or "other", most frequent first. `by_reason` counts the suppressions in the period by
     reason: one that hookrow knows, or "other". `rates` are those of `RATES`, by name, and
-    `complaint_rates` the rate of complaints in each bucket, None without a delivery. `recovered` is
-    the number of notifications that were refused at first and recorded later.
+    `complaint_rates` the rates of complaints in the buckets. `recovered` is the number of
+    notifications that were refused at first and recorded later.
 
     `complete_since` is None if no notification of the period is missing from these counts;
     otherwise, those before that time are missing, for the reason that `why_incomplete` states.
@@ -188,7 +214,7 @@ class Overview:
     by_first_outcome: Mapping[Result, Sequence[int]] = field(default_factory=dict)
     by_reason: Mapping[str, int] = field(default_factory=dict)
     rates: Mapping[str, Rate] = field(default_factory=dict)
-    complaint_rates: Sequence[float | None] = ()
+    complaint_rates: Sequence[BucketRate] = ()
     recovered: int = 0
     complete_since: datetime | None = None
     delays: Delays | None = None
@@ -283,10 +309,9 @@ def read_overview(
         by_first_outcome={each: outcomes[each] for each in Result if each in outcomes},
         by_reason={reason: number for reason, number in reasons.most_common() if reason},
         rates={
-            name: Rate(_rate(counts, reason), _rate(before, reason))
-            for name, reason in RATES.items()
+            name: Rate(*_rate(counts, name), previous=_rate(before, name).rate) for name in RATES
         },
-        complaint_rates=[_rate(each, RATES["complaint"]) for each in _by_bucket(empty, counts)],
+        complaint_rates=[_rate(each, "complaint") for each in _by_bucket(empty, counts)],
         recovered=sum(count.recovered for count in counts),
         complete_since=complete_since,
         delays=_delays(store.row_counts, log, starts[0], entry),
@@ -318,19 +343,25 @@ def _bucket_of(overview: Overview, count: Count) -> int:
     return min((count.at - starts[0]) // overview.period.bucket, len(starts) - 1)
 
 
-def _rate(counts: Sequence[Count], reason: str) -> float | None:
-    """Return the recorded suppressions for a reason, divided by the recorded deliveries.
+def _rate(counts: Sequence[Count], name: str) -> BucketRate:
+    """Return one of `RATES`: recorded suppressions for its reason, divided by recorded deliveries.
 
     An event that suppresses may be of any type. Its suppression was also recorded if the event was
     refused for another of its effects.
     """
     suppressions = deliveries = 0
     for count in counts:
-        if count.reason == reason:
+        if count.reason == RATES[name]:
             suppressions += _recorded(count, SUBSCRIBER_FOUND)
         elif count.record_type == RECORD_TYPES[Delivered] and not count.reason:
             deliveries += _recorded(count, {Result.RECORDED})
-    return suppressions / deliveries if deliveries else None
+    # A message that bounces is not delivered, but that of a complaint is.
+    messages = deliveries + suppressions if name == "bounce" else deliveries
+    if not messages:
+        return BucketRate(None)
+    rate, limit = suppressions / messages, RATE_LIMITS.get(name)
+    is_high = limit is not None and rate > limit.rate and suppressions >= limit.least
+    return BucketRate(rate, is_high)
 
 
 def _recorded(count: Count, results: Collection[Result]) -> int:

@@ -98,10 +98,11 @@
     return drawBars(element, times, plots, (max) => [0, Math.max(max, 4) * 1.05], { incrs: TICKS }, hooks);
   }
 
-  // A rate in percent: bars above the limit have another color, and a dashed line is at the limit.
+  // A rate in percent: a dashed line is at the limit. Bars above it have another color, unless they
+  // are due to very few suppressions.
   // Higher bars are cut off, because the limit would not be visible beside them.
-  function drawRate(element, { times, rates }, limit, select) {
-    const parts = [rates.map((each) => (each <= limit ? each : null)), rates.map((each) => (each > limit ? each : null))];
+  function drawRate(element, { times, rates, above }, limit, select) {
+    const parts = [rates.map((each, n) => (above[n] ? null : each)), rates.map((each, n) => (above[n] ? each : null))];
     const plots = [{ values: parts[0], color: 0 }, { values: parts[1], color: 6 }];
     const line = ({ ctx, bbox, valToPos }) => {
       const y = Math.round(valToPos(limit, "y", true)), ratio = devicePixelRatio;
@@ -127,6 +128,7 @@
       times: rows.map((row) => Date.parse(row.querySelector("time").dateTime) / 1000),
       texts: rows.map((row) => row.cells[1].textContent.trim()),
       rates: rows.map((row) => Number.parseFloat(row.cells[1].textContent) || 0),
+      above: rows.map((row) => "above" in row.cells[1].dataset),
     };
   }
 
@@ -134,7 +136,7 @@
   function createRateLegend({ times, texts, rates }, limit) {
     const list = Object.assign(document.createElement("ul"), { className: "legend" });
     const highest = CUT_OFF * limit, above = Math.max(...rates) > highest ? `above it, cut off at ${highest}%` : "above it";
-    const items = [["c0", "within the limit"], ["c6", above], ["limit", `limit of ${limit}%`]].map(([name, text]) => {
+    const items = [["c0", "within the limit, or very few"], ["c6", above], ["limit", `limit of ${limit}%`]].map(([name, text]) => {
       const item = document.createElement("li");
       item.append(Object.assign(document.createElement("span"), { className: `square ${name}` }), text);
       return item;
