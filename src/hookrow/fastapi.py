@@ -8,8 +8,8 @@ from http import HTTPMethod
 from typing import Any
 
 from hookrow._core.notification import Refusal
-from hookrow._http import ENDPOINT, Handler, check_handler
-from hookrow._receiver.receiver import Receiver
+from hookrow._http import ENDPOINT
+from hookrow._receiver.receiver import Receiver, check_receiver
 from hookrow.asgi import ASGI, Message, Receive, Scope, Send
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import Provider
@@ -24,14 +24,16 @@ except ModuleNotFoundError as _error:
     raise ConfigurationError("hookrow.fastapi needs FastAPI: pip install fastapi") from _error
 
 
-def router(receiver: Handler) -> APIRouter:
+def router(receiver: Receiver) -> APIRouter:
     """Return a router for `app.include_router(router(receiver), prefix="/mail")`.
 
     The prefix is the mount path, so the receiver needs no `mount_path`. All responses are the
     receiver's, also those below the endpoint, where a path has the name of an entry. FastAPI does
     not read the body. Dependencies of the host run first.
+
+    Raises `ConfigurationError` for anything but a receiver: mount other handlers with `ASGI`.
     """
-    check_handler("router", receiver)
+    check_receiver("router", receiver)
     app = ASGI(receiver)
 
     async def webhook(request: Request) -> Response:
@@ -55,21 +57,16 @@ def router(receiver: Handler) -> APIRouter:
     return api_router
 
 
-def _paths(receiver: Handler) -> Iterator[tuple[str, Provider | None]]:
-    """Yield the paths of a receiver, and the provider that sends to each, if it is known."""
-    if not isinstance(receiver, Receiver):
-        yield ENDPOINT, None
-        return
+def _paths(receiver: Receiver) -> Iterator[tuple[str, Provider]]:
+    """Yield the paths of a receiver, and the provider that sends to each."""
     yield ENDPOINT, receiver.entries.default.provider
     for each in receiver.entries:
         if each.name is not None:
             yield f"{ENDPOINT}/{each.name}", each.provider
 
 
-def _describe_request(provider: Provider | None) -> dict[str, Any]:
+def _describe_request(provider: Provider) -> dict[str, Any]:
     """Return the OpenAPI description of requests: the header with the secret, and the body."""
-    if provider is None:
-        return {}
     described: dict[str, Any] = {}
     schema = provider.body_schema()
     if schema is not None:

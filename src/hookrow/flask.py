@@ -6,7 +6,8 @@ from http import HTTPMethod
 from io import BytesIO
 from wsgiref.types import InputStream
 
-from hookrow._http import ENDPOINT, Handler, check_handler
+from hookrow._http import ENDPOINT
+from hookrow._receiver.receiver import Receiver, check_receiver
 from hookrow.errors import ConfigurationError
 from hookrow.wsgi import WSGI
 
@@ -19,14 +20,16 @@ except ModuleNotFoundError as _error:
     raise ConfigurationError("hookrow.flask needs Flask: pip install flask") from _error
 
 
-def blueprint(receiver: Handler) -> Blueprint:
+def blueprint(receiver: Receiver) -> Blueprint:
     """Return a blueprint for `app.register_blueprint(blueprint(receiver), url_prefix="/mail")`.
 
     The prefix is the mount path, so the receiver needs no `mount_path`. All responses are the
     receiver's, also those below the endpoint, where a path has the name of an entry. Exempt the
     blueprint from extensions that check forms before the view is called, such as CSRF protection.
+
+    Raises `ConfigurationError` for anything but a receiver: mount other handlers with `WSGI`.
     """
-    check_handler("blueprint", receiver)
+    check_receiver("blueprint", receiver)
     webhook = WSGI(receiver)
     endpoint = Blueprint("hookrow", __name__)
 

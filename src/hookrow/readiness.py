@@ -5,12 +5,11 @@ It responds as `hookrow serve` does at /readyz.
 
 from __future__ import annotations
 
-from hookrow._arguments import reject
 from hookrow._core.status import Status
 from hookrow._diagnostics.readiness import ReadinessHandler
 from hookrow._diagnostics.status import StatusSource, sweep_of
 from hookrow._diagnostics.status_reader import StatusReader
-from hookrow._receiver.receiver import Receiver
+from hookrow._receiver.receiver import Receiver, check_receiver
 
 
 class Readiness(ReadinessHandler):
@@ -26,13 +25,13 @@ class Readiness(ReadinessHandler):
     `status` returns the whole status: pass it to `Dashboard(..., status=readiness.status)` and
     `Metrics.watch(readiness.status)`, so that these show what only this process knows.
 
-    Each response is sent within 5 s. `close` ends its threads; it does not close the receiver.
+    Each response is sent within 5 s. `close` ends its threads, but does not close the receiver. It
+    is for an application that stops: responses are 503 from then on, and the status is broken.
     Raises `ConfigurationError` if the argument is not a receiver.
     """
 
     def __init__(self, receiver: Receiver) -> None:
-        if not isinstance(receiver, Receiver):
-            reject("The argument of Readiness()", "a receiver", receiver, "Readiness(receiver)")
+        check_receiver("Readiness", receiver)
         self._reader = StatusReader(
             StatusSource(
                 store=receiver.store,
@@ -51,5 +50,5 @@ class Readiness(ReadinessHandler):
         return self._reader()
 
     def close(self) -> None:
-        """Stop the threads after the checks in progress."""
+        """Stop the threads after the checks in progress; the receiver is not ready any more."""
         self._reader.close()

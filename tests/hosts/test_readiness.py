@@ -13,6 +13,8 @@ from asgi_client import request
 from engines import run
 from hookrow import ConfigurationError, Postmark, Receiver
 from hookrow.asgi import ASGI
+from hookrow.fastapi import router
+from hookrow.flask import blueprint
 from hookrow.readiness import Readiness
 from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
@@ -54,6 +56,15 @@ def test_a_spool(tmp_path: Path, sqlite_url: str) -> None:
         response = Client(WSGI(readiness)).get("/")
     assert response.status_code == 200
     assert response.text.startswith("attention: ")
+
+
+def test_frameworks_mount_only_a_receiver(receiver: Receiver) -> None:
+    """`Readiness` would respond to every notification with 200, and lose it."""
+    with closing(Readiness(receiver)) as readiness:
+        for mount in (router, blueprint):
+            write = rf"not Readiness: write {mount.__name__}\(receiver\)"
+            with pytest.raises(ConfigurationError, match=write):
+                mount(readiness)  # type: ignore[arg-type]
 
 
 def test_an_argument_that_is_no_receiver() -> None:

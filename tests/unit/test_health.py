@@ -185,7 +185,17 @@ def test_callers_share_a_check_that_hangs(read: Callable[..., StatusReader]) -> 
 
 
 def test_no_thread_is_left(read: Callable[..., StatusReader]) -> None:
-    """If no thread can be started, or after `close`, nothing is known of the database."""
+    """If no thread can be started, nothing is known of the database."""
     status = read(Mock())
-    status.close()
+    status._fault.close()
     assert reasons(status) == [SILENT]
+
+
+def test_a_reader_that_is_closed(read: Callable[..., StatusReader]) -> None:
+    """The application stops, which is not the database's fault, and the process is not ready."""
+    status = read(Mock(return_value=[]))
+    assert reasons(status) == []
+    status.close()
+    assert reasons(status) == ["The status is closed, because the application stops."]
+    response_of = ReadinessHandler(status)(REQUEST)
+    assert response_of.status == 503

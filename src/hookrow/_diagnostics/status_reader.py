@@ -56,6 +56,14 @@ _SILENT = CheckResult(
 )
 
 
+_CLOSED = CheckResult(
+    Level.ERROR,
+    "status",
+    "The status is closed, because the application stops.",
+    remedy="If the application goes on, do not close its `Readiness` before its end.",
+)
+
+
 class StatusReader:
     """Reads the status of a source; create one for each process.
 
@@ -73,9 +81,13 @@ class StatusReader:
         self._recorded = RecordFacts()
         self._rehearsed_at = -inf
         self._was_sound = True
+        self._is_closed = False
 
     def __call__(self) -> Status:
-        """Return the status."""
+        """Return the status, which is broken after `close`."""
+        if self._is_closed:
+            process = read_process(self._source)
+            return assess(_CLOSED, RecordFacts(), process, datetime.now(UTC))
         if self._source.store.is_nested():
             # Neither the threads, nor a rehearsal, may use the host's transaction.
             now = datetime.now(UTC)
@@ -95,6 +107,7 @@ class StatusReader:
 
     def close(self) -> None:
         """Stop the threads after the checks in progress."""
+        self._is_closed = True
         self._fault.close()
         self._log.close()
 

@@ -738,3 +738,9 @@ class ArrivalReader:
             )
             arrivals.append(arrival)
         return arrivals
+
+
+def check_receiver(name: str, value: object) -> None:
+    """Raise `ConfigurationError` for an argument of the function `name` that is no receiver."""
+    if not isinstance(value, Receiver):
+        reject(f"The argument of {name}()", "a receiver", value, f"{name}(receiver)")
