@@ -150,6 +150,23 @@ class TestBeginnings:
         assert f"<bdi>{ARABIC}</bdi>" in visitor.shows("/search", q=ARABIC[:3])
         assert visitor.get("/search", q=ADA).status == 303
 
+    def test_beginnings_in_the_log(self, store: SQLStore, visitor: Visitor) -> None:
+        """Addresses and message ids of which there is no row; a row's spelling takes precedence."""
+        receive(
+            store,
+            testing.delivery("Eve@example.com", "only-1", at=AT),
+            testing.suppression("evelyn@example.com", "only-2", at=AT, reason="HardBounce"),
+            testing.delivery(ADA.upper(), ADAS, at=AT),
+        )
+        page = visitor.shows("/search", q="EV")
+        assert re.findall(r'subscriber\?email=([^"]+)', page) == [
+            "eve%40example.com",
+            "evelyn%40example.com",
+        ]
+        page = visitor.shows("/search", q="only")
+        assert re.findall(r'dispatch\?message_id=([^"]+)', page) == ["only-1", "only-2"]
+        assert visitor.shows("/search", q=ADA[:2].upper()).count("subscriber?email=") == 1
+
     def test_nothing_found(self, visitor: Visitor) -> None:
         """The message does not have the color of a success."""
         for text in ("nobody", "%", "a%", "'\"; --", "\\", "x" * 400):
@@ -183,7 +200,7 @@ class TestBeginnings:
 
         monkeypatch.setattr(SQLRowSearch, "emails", fail)
         page = visitor.shows("/search", q=ADAS[:3])
-        assert "Subscribers whose address begins with this text could not be found in time" in page
+        assert "Addresses that begin with this text could not be found in time" in page
         assert f"message_id={ADAS}" in page
 
 

@@ -940,6 +940,33 @@ class ReadContract:
         keep(home, *(entry(n, recipient="bob@x.com", body=wide) for n in range(1, 5)))
         assert log.forget(ADA) == Forgotten(bodies=4)
 
+    def test_beginnings(self, home: Home) -> None:
+        """Recipients and message ids are found in a range, or by an index; no text is a pattern."""
+        change = {"record_type": "SubscriptionChange"}
+        keep(
+            home,
+            entry(1, recipient="ada@example.com", message_id="m_1"),
+            entry(2, recipient="ada@example.com", message_id="mx1", **change),
+            parked(3, minutes=5, recipient="adam@example.com", message_id="m_3"),
+            entry(4, recipient="zoë@example.com", message_id="m_é", reason="HardBounce"),
+            entry(5, recipient=None, message_id=None),
+        )
+        log, (first, last) = reader(home), reader(home).bounds() or (0, 0)
+        ids = range(first, last + 1)
+        assert log.beginnings("recipient", "ad", ids, limit=9) == {
+            "ada@example.com",
+            "adam@example.com",
+        }
+        assert log.beginnings("message_id", "m_", ids, limit=9) == {"m_1", "m_3", "m_é"}
+        assert log.beginnings("message_id", "m_", range(first, first + 1), limit=9) == {"m_1"}
+        assert len(log.beginnings("recipient", "a", ids, limit=1)) == 1
+        assert log.beginnings("recipient", "ad", limit=9) == {"ada@example.com"}
+        assert log.beginnings("recipient", "zoë", limit=9) == {"zoë@example.com"}
+        assert log.beginnings("message_id", "m_", limit=9) == {"m_3"}
+        for each in ("%", "a%", "'", "b"):
+            assert log.beginnings("recipient", each, ids, limit=9) == set()
+            assert log.beginnings("recipient", each, limit=9) == set()
+
 
 def _late(*notifications: Notification) -> list[Arrival]:
     """Return notifications that arrived at noon, as a replay reads them from the log."""

@@ -114,6 +114,21 @@ def test_spellings_of_a_message_id(host: Host) -> None:
     assert other.text == f"Dispatch subscriber {ADA} does not match payload recipient {BEA}"
 
 
+def test_the_beginning_of_a_message_id(host: Host) -> None:
+    """It is found in every spelling, in the order of the column or, without one, in new rows."""
+    rows, guid = host.store.row_search, GUID.lower()
+    for text in (guid[:1], guid[:8], guid[:9], guid[:11].upper(), guid[:20].replace("-", ""), guid):
+        assert rows.message_ids(text, limit=9) == [guid]
+    shared = 0  # of both
+    while guid[shared] == OTHER.lower()[shared]:
+        shared += 1
+    if shared:
+        found = rows.message_ids(guid[:shared], limit=9)
+        assert found == sorted([guid, OTHER.lower()])
+    for text in ("g", f"{guid}0", f"{guid[:11]}x", "%", "_"):
+        assert rows.message_ids(text, limit=9) == ()
+
+
 def test_message_ids_that_match_no_row(host: Host) -> None:
     """Text that is not the UUID of a row matches no dispatch, and does not affect its group."""
     for message_id in (

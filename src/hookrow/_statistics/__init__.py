@@ -1,7 +1,13 @@
 """Figures about the log and the host's tables."""
 
 from hookrow._statistics.cache import Statistics
-from hookrow._statistics.log_search import ResultCount, SearchResult, count, search
+from hookrow._statistics.log_search import (
+    ResultCount,
+    SearchResult,
+    count,
+    find_beginnings,
+    search,
+)
 from hookrow._statistics.overview import (
     RATE_LIMITS,
     Delays,
@@ -31,6 +37,7 @@ __all__ = [
     "add_up",
     "count",
     "count_tables",
+    "find_beginnings",
     "read_overview",
     "read_present",
     "read_unauthentic",

@@ -1,4 +1,4 @@
-"""Searches a log of any length for a page of entries, or counts them, within a time limit."""
+"""Searches a log of any length within a time limit: for entries, their number, or beginnings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
-from hookrow._core.log_entry import StoredEntry
+from hookrow._core.log_entry import StoredEntry, stored_message_id, stored_recipient
 from hookrow._describe import pluralize
 from hookrow.stores._log import Query, id_range
 
@@ -86,6 +86,25 @@ def count(log: SQLLog, query: Query) -> ResultCount:
         if monotonic() >= until:
             return ResultCount(number, exact=ids.start == first)
     return ResultCount(number, exact=True)
+
+
+def find_beginnings(log: SQLLog, name: str, text: str, *, limit: int) -> Sequence[str]:
+    """Return recipients or message ids of the log that begin with a text, in order.
+
+    `name` is that of the column. Those that an index has, and then those of the newest entries, are
+    found, as far as the time limit allows. Raises a `StoreError`.
+    """
+    stored = stored_recipient(text) if name == "recipient" else stored_message_id(text)
+    if not stored:
+        return []
+    until = monotonic() + BUDGET
+    found = {*log.beginnings(name, stored, limit=limit)}
+    first, last = log.bounds() or (1, 0)
+    for ids in _windows(first, last, BUDGET / 4):
+        if len(found) >= limit or monotonic() >= until:
+            break
+        found.update(log.beginnings(name, stored, ids, limit=limit))
+    return sorted(found)[:limit]
 
 
 def _windows(first: int, last: int, quick: float) -> Iterator[range]:

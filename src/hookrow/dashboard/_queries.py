@@ -26,13 +26,14 @@ from hookrow._core.notification import (
     Suppressible,
 )
 from hookrow._core.result import Result
-from hookrow._core.rules import decide, is_message_id, lookup_keys
+from hookrow._core.rules import decide, fold, is_message_id, lookup_keys
 from hookrow._describe import describe_refusal, find_change, other_changes, superseding
 from hookrow._receiver import manual
 from hookrow._receiver.clock import measured_clock
 from hookrow._receiver.entries import Parsers
 from hookrow._receiver.replay import arrivals_of, parse_entry, read_entry
 from hookrow._statistics import Statistics, search
+from hookrow._statistics import find_beginnings as log_beginnings
 from hookrow.dashboard._forms import BadRequest, Fields, NotFound, parse, required
 from hookrow.providers._base import ProviderFault
 from hookrow.stores._errors import StoreError, WrongMapping
@@ -261,7 +262,7 @@ def rows_of_subscriber(store: SQLStore, subscriber: Key) -> SubscriberRows | Non
 
 
 class Beginnings(NamedTuple):
-    """The addresses of subscribers and the message ids that begin with a text.
+    """The addresses and the message ids of rows and of the log that begin with a text.
 
     Of either, there may be more if there are `MAX_FOUND`. They are None if they could not be
     searched in a short time.
@@ -272,11 +273,24 @@ class Beginnings(NamedTuple):
 
 
 def find_beginnings(store: SQLStore, text: str) -> Beginnings:
-    """Find the subscribers and the dispatches whose address or message id begins with a text."""
+    """Find the addresses and message ids that begin with a text, in the rows and in the log.
+
+    In a long log, only some are found: see `log_search.find_beginnings`.
+    """
     found: list[Sequence[str] | None] = [None, None]
-    for n, search_rows in enumerate((store.row_search.emails, store.row_search.message_ids)):
+    rows = store.row_search
+    for n, (name, search_rows) in enumerate(
+        {"recipient": rows.emails, "message_id": rows.message_ids}.items()
+    ):
         with suppress(StoreError), limited_to(ROWS_TIMEOUT):
-            found[n] = search_rows(text, limit=MAX_FOUND)
+            in_log: Sequence[str] = ()
+            if store.log is not None:
+                in_log = log_beginnings(store.log, name, text, limit=MAX_FOUND)
+            in_rows = search_rows(text, limit=MAX_FOUND)
+            # The log has addresses in lower case; a row's spelling takes precedence.
+            folded = fold if name == "recipient" else str
+            spellings = {folded(each): each for each in (*in_log, *in_rows)}
+            found[n] = sorted(spellings.values())[:MAX_FOUND]
     return Beginnings(*found)
 
 

@@ -57,12 +57,13 @@ from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._catalogues.base import Lock
 from hookrow.stores.sql._change_numbers import HAS_NUMBER, ChangeNumbers
 from hookrow.stores.sql._connections import Connection, Database
-from hookrow.stores.sql._dialects.base import read_time, utc
+from hookrow.stores.sql._dialects.base import Dialect, read_time, utc
 from hookrow.stores.sql._hours import ONE_HOUR, RECOVERED, HourlyCounts
 from hookrow.stores.sql._log_rows import (
     ALL_COLUMNS,
     BODILESS,
     ID_IS_WITHIN,
+    IS_CHANGE,
     conditions,
     has_outcome,
     stored_entry,
@@ -87,6 +88,12 @@ _ERASED = ", ".join(f"{each} = NULL" for each in ("recipient", "body", "reason",
 _LIKE = str.maketrans({each: f"!{each}" for each in "!%_"})
 """Escapes the special characters of a pattern; a backslash would need escaping in some texts."""
 
+
+_INDEXED: Mapping[str, Callable[[Dialect], str]] = {
+    "recipient": lambda dialect: dialect.changed_recipient,
+    "message_id": lambda dialect: dialect.parked_message_id,
+}
+"""The columns whose index has some of the values of another one."""
 
 T = TypeVar("T")
 
@@ -117,6 +124,31 @@ class SQLLog:
         """Return the newest entries, newest first; for the next page, those before an id."""
         ids = id_range(query, self.first_id_since, before=before)
         return self._page(query, ids, f"DESC LIMIT {limit}", bodies=bodies)
+
+    def beginnings(
+        self, name: str, text: str, ids: range | None = None, *, limit: int
+    ) -> Collection[str]:
+        """Return recipients or message ids that begin with a text, as the log stores them.
+
+        `name` is that of the column. They are those of a range of ids; without `ids`, those that an
+        index has: the recipients of changes of a suppression, and the message ids of parked
+        entries. There may be more than these if `limit` are found.
+        """
+        # An index has the order of the collation, which may have a few other texts in between.
+        dialect = self._dialect
+        column = _INDEXED[name](dialect) if ids is None else name
+        where, values = f"{column} >= %s ORDER BY {column}", list[Any]([text])
+        if ids is not None:
+            where = f"{ID_IS_WITHIN} AND substr({name}, 1, {len(text)}) = %s"
+            values = [ids.start, ids.stop - 1, text]
+        elif name == "recipient":
+            where = f"{IS_CHANGE} AND {where}"
+        else:
+            where = f"retry_at IS NOT NULL AND {where}"
+        sql = f"SELECT DISTINCT {column} FROM {self._table} WHERE {where} LIMIT {limit}"
+        with self._database.reading() as connection:
+            found = {each for (each,) in connection.fetch(sql, values)}
+        return {each for each in found if each.startswith(text)}
 
     def oldest(
         self, query: Query, *, after: int = 0, limit: int, bodies: bool = True

@@ -6,7 +6,8 @@ too, or by that of the references to subscribers, which a host's tables may lack
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -14,7 +15,8 @@ from hookrow._core.notification import Key
 from hookrow._core.rules import fold
 from hookrow.stores.sql._connections import Database
 from hookrow.stores.sql._conversions import Converters, converted
-from hookrow.stores.sql._dialects.base import utc
+from hookrow.stores.sql._dialects.base import hyphenated, utc
+from hookrow.stores.sql._newest import newest_that_contain
 from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 
 
@@ -63,17 +65,37 @@ class SQLRowSearch:
         return self._beginning("subscribers", "email", folded, order, parameter, limit=limit)
 
     def message_ids(self, beginning: str, *, limit: int) -> Sequence[str]:
-        """Return the message ids that begin with a text, as `emails` does.
+        """Return the message ids that begin with a text, as `emails` does; none without dispatches.
 
-        Returns none without dispatches, and if the column holds UUIDs, because no text but a whole
-        one is a UUID.
+        If the column holds UUIDs, their hyphens and the case of the text do not matter. If its
+        order is not that of their digits, only the newest rows are searched.
         """
         tables = self._tables()
         role, name = "dispatches", "provider_message_id"
-        if tables.has_uuids or not tables.has(role):
+        if not tables.has(role):
             return ()
+        if tables.has_uuids:
+            return self._uuids(beginning, limit=limit)
         order, parameter = tables.column(role, name), tables.parameter(role, name)
         return self._beginning(role, name, beginning, order, parameter, limit=limit)
+
+    def _uuids(self, beginning: str, *, limit: int) -> Sequence[str]:
+        """Return the message ids that begin with the digits of a text, as UUIDs are written."""
+        digits = beginning.replace("-", "").lower()
+        if not _DIGITS.fullmatch(digits):
+            return ()
+        tables, role, name = self._tables(), "dispatches", "provider_message_id"
+        order, parameter = tables.column(role, name), tables.parameter(role, name)
+        found: set[str] = set()
+        firsts = tables.dialect.first_uuids(tables.columns(role)[name], digits)
+        for first in firsts:
+            found.update(self._from(role, name, first, order, parameter, limit=limit))
+        if not firsts:
+            sql, values = newest_that_contain(tables, role, name, [hyphenated(digits)])
+            with self._database.reading() as connection:
+                found.update(text for (text,) in connection.fetch(sql, values))
+        written = {hyphenated(each.replace("-", "").lower()) for each in found}
+        return sorted(each for each in written if each.startswith(hyphenated(digits)))[:limit]
 
     def messages(self, subscriber: Key, *, limit: int) -> Sequence[MessageOfSubscriber]:
         """Return the newest dispatches of a subscriber: by time of sending, or else by key."""
@@ -135,9 +157,18 @@ class SQLRowSearch:
     ) -> Sequence[str]:
         """Return the values of a column that begin with a text, without duplicates.
 
+        As the collation may order a few other texts in between, these are left out here.
+        """
+        found = self._from(role, name, beginning, order, parameter, limit=limit)
+        return sorted(each for each in found if fold(each).startswith(fold(beginning)))
+
+    def _from(
+        self, role: str, name: str, first: str, order: str, parameter: str, *, limit: int
+    ) -> Collection[str]:
+        """Return the values of the first rows that are not before a text.
+
         A range by the expression `order` needs no pattern, whose index would depend on the
-        database's collation. As the collation may order a few other texts in between, these are
-        left out here.
+        database's collation.
         """
         tables, alias = self._tables(), ALIASES[role]
         columns = ", ".join(
@@ -152,8 +183,7 @@ class SQLRowSearch:
             f"WHERE {tables.column(role, name)} IS NOT NULL{tables.visible(role)}"
         )
         with self._database.reading() as connection:
-            found = {text for (text,) in connection.fetch(sql, [beginning])}
-        return sorted(each for each in found if fold(each).startswith(fold(beginning)))
+            return {text for (text,) in connection.fetch(sql, [first])}
 
     def _fetch(
         self, sql: str, values: Sequence[Any], converters: Mapping[int, Any]
@@ -161,6 +191,10 @@ class SQLRowSearch:
         present: Converters = {index: each for index, each in converters.items() if each}
         with self._database.reading() as connection:
             return converted(connection.fetch(sql, values), present)
+
+
+_DIGITS = re.compile("[0-9a-f]{1,32}")
+"""The beginning of a UUID, without hyphens."""
 
 
 def _of_subscriber(

@@ -328,6 +328,13 @@ class Dialect(ABC):
         """
         return f"given.{name}"
 
+    def first_uuids(self, column: Column, digits: str) -> Sequence[str]:  # noqa: ARG002 - of any column
+        """Return the values from which on the order of a column has the UUIDs with these digits.
+
+        As text, a UUID may be stored with hyphens or without. Empty if its order is another one.
+        """
+        return [digits, hyphenated(digits)]
+
     @abstractmethod
     def text(self, expression: str, column: Column) -> str:
         """Return the expression that selects a column's value as text: a text, a UUID or a time."""
@@ -347,6 +354,12 @@ class Dialect(ABC):
     def write(self, value: Any) -> Any:  # noqa: ANN401 - any type that a driver accepts
         """Return a value as a single parameter."""
         return value.value if isinstance(value, Enum) else value
+
+
+def hyphenated(digits: str) -> str:
+    """Return the beginning of a UUID with hyphens, given its digits."""
+    parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+    return "-".join(filter(None, parts))
 
 
 GUID_PATTERN = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"

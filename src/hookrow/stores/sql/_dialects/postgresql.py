@@ -104,6 +104,9 @@ class PostgreSQL(Dialect):
             message_id = f"CASE WHEN {message_id} ~* '{GUID_PATTERN}' THEN {message_id} END"
         return f"{alias}.{self.quote(column.name)} = ({message_id})::{column.type}"
 
+    def first_uuids(self, column: Column, digits: str) -> Sequence[str]:  # noqa: ARG002 - always of the type
+        return [digits.ljust(32, "0")]
+
     def as_key(self, reference: str, column: Column, key: Column) -> str:
         # Blanks at the end of a CHAR do not count, unlike those of the other types of text.
         types = {column.type, key.type}
