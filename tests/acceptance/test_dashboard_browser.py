@@ -435,3 +435,38 @@ def test_the_overview_refreshes_itself(site: Visitor) -> None:
     assert not site.page.locator("body.stale, #state.broken").count()
     site.ignore("503")
     site.ignore("ERR_FAILED")
+
+
+def respond_with(site: Visitor, response: dict[str, Any]) -> None:
+    """Respond to each refresh of a page in place of the server."""
+    site.page.route(_REFRESH, lambda route: route.fulfill(**response))
+
+
+@pytest.mark.parametrize("path", ["", "notifications"])
+def test_refreshes_that_fail(site: Visitor, path: str) -> None:
+    """The page says why, and is greyed out, also if the server accepts requests and is silent."""
+    site.page.clock.install()
+    site.open(path)
+    login = {"status": 200, "body": "<form>Log in</form>", "content_type": "text/html"}
+    for answer, reason in (
+        ({"status": 401}, "401: your login is not valid any more; reload this page"),
+        (login, "the server responds with another page, such as a login; reload this page"),
+        ({"status": 403}, "the response is 403"),
+    ):
+        respond_with(site, answer)
+        site.page.clock.run_for(5100)
+        assert site.shows(reason)
+        assert site.page.locator("body.stale").count()
+        site.page.unroute_all()
+    site.page.clock.run_for(5100)
+    site.page.locator("#stale").wait_for(state="hidden")
+    site.page.route(_REFRESH, lambda _: None)  # never
+    site.page.clock.run_for(5100)
+    site.page.clock.run_for(10_100)
+    assert site.shows("the server does not respond within 10 seconds")
+    assert site.page.locator("body.stale").count()
+    site.ignore("401")
+    site.ignore("403")
+
+
+_REFRESH = re.compile(r"/dashboard/(notifications)?(\?|$)")

@@ -3,27 +3,40 @@
 // Live updates: the overview and the list of notifications are refreshed every five seconds while
 // the page is visible.
 (() => {
-  const INTERVAL = 5000, MAX_ROWS = 200;
+  const INTERVAL = 5000, TIMEOUT = 10000, MAX_ROWS = 200;
 
   const parse = (html) => new DOMParser().parseFromString(html, "text/html");
 
   const utc = () => new Date().toISOString().slice(11, 19) + "Z";
 
-  // Return a page, and show the status that it has, which an error page has, too.
-  async function load(url) {
-    let response;
+  async function read(url) {
+    const controller = new AbortController(), { signal } = controller;
+    const timer = setTimeout(() => controller.abort(), TIMEOUT);
     try {
-      response = await fetch(url, { redirect: "manual" });
+      const response = await fetch(url, { redirect: "manual", signal });
+      return [response, await response.text()];
     } catch {
-      throw new Error("the server cannot be reached");
+      const late = `the server does not respond within ${TIMEOUT / 1000} seconds`;
+      throw new Error(signal.aborted ? late : "the server cannot be reached");
+    } finally {
+      clearTimeout(timer);
     }
-    if (response.type === "opaqueredirect") throw new Error("the server asks for another page, such as a login");
-    const page = parse(await response.text());
+  }
+
+  // Return an element of a page, and show the status that the page has, as an error page does, too.
+  async function load(url, id) {
+    const [response, text] = await read(url);
+    const another = "the server responds with another page, such as a login; reload this page";
+    if (response.type === "opaqueredirect") throw new Error(another);
+    const page = parse(text);
     const state = page.getElementById("state");
     if (state) update(document.getElementById("state"), state);
-    if (response.ok) return page;
     const reason = page.getElementById("error")?.textContent.trim();
-    throw new Error(reason ? `${response.status}: ${reason}` : `the response is ${response.status}`);
+    if (response.status === 401) throw new Error("401: your login is not valid any more; reload this page");
+    if (!response.ok) throw new Error(reason ? `${response.status}: ${reason}` : `the response is ${response.status}`);
+    const element = page.getElementById(id);
+    if (!element) throw new Error(another);
+    return element;
   }
 
   // The page is greyed out while it is not up to date.
@@ -51,7 +64,7 @@
   // The overview. Elements are updated in place, so that they keep the focus and their state.
   function refreshOverview(overview) {
     const refresh = async () => {
-      update(overview, (await load(location.href)).getElementById("overview"));
+      update(overview, await load(location.href, "overview"));
       document.dispatchEvent(new Event("refreshed"));
     };
     every(refresh, () => true);
@@ -90,7 +103,7 @@
     const refresh = async () => {
       const query = new URLSearchParams(live.dataset.live);
       query.set("rows", after);
-      const newer = (await load(`?${query}`)).getElementById("rows");
+      const newer = await load(`?${query}`, "rows");
       after = rows.dataset.last;
       rows.dataset.last = newer.dataset.last;
       const existing = new Set([...rows.rows].map(id));
