@@ -128,6 +128,34 @@ def test_flags(hookrow_store: SQLStore) -> None:
     visitor.dashboard.close(PATIENCE)
 
 
+def test_flags_with_a_date(hookrow_store: SQLStore) -> None:
+    """A suppression begins at the date only if the log has it: the host may have set the flag."""
+    with hookrow_store.database.transaction() as connection:
+        connection.execute(
+            "CREATE TABLE users (id integer PRIMARY KEY, email text, muted boolean NOT NULL, "
+            "changed timestamp)"
+        )
+        for user in enumerate((ADA, "b@x.org"), 1):
+            connection.execute("INSERT INTO users VALUES (%s, %s, false, NULL)", user)
+    columns = {"suppressed_at": "muted", "suppression_changed_at": "changed"}
+    users = Role("users", {**columns, "suppression_reason": None})
+    store = SQLStore(
+        hookrow_store.database, Schema(subscribers=users, dispatches=None, subscriptions=None)
+    )
+    receive(store, testing.suppression(ADA, None, at=AT))
+    receive(store, testing.reactivation("b@x.org", None, at=AT))
+    with store.database.transaction() as connection:
+        connection.execute("UPDATE users SET muted = true WHERE id = 2")
+    visitor = Visitor(store)
+    page = visitor.shows(PATH)
+    assert page.count("2026-03-04 05:06:07Z") == 2
+    assert page.count("unknown; last change") == 1
+    ada, other = rows(ask(visitor.dashboard, head(CSV)))
+    assert ada["suppressed_at"].startswith("2026-03-04T05:06:07")
+    assert other["suppressed_at"] == ""
+    visitor.dashboard.close(PATIENCE)
+
+
 def test_pages(visitor: Visitor) -> None:
     """Pages of 50 contain every row once, newest first, also if rows have equal times."""
     first = visitor.shows(PATH)

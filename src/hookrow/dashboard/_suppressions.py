@@ -105,7 +105,7 @@ class SuppressionRow(NamedTuple):
 
     @property
     def since(self) -> datetime | None:
-        """When the suppression began: if the table has only a flag, the time of its cause."""
+        """When the suppression began: if the table has a flag, the time of its cause."""
         cause = self.cause.changed_at if self.cause else None
         return self.suppression.suppressed_at or cause
 

@@ -82,7 +82,7 @@ class SQLRowSearch:
     def _uuids(self, beginning: str, *, limit: int) -> Sequence[str]:
         """Return the message ids that begin with the digits of a text, as UUIDs are written."""
         digits = beginning.replace("-", "").lower()
-        if not _DIGITS.fullmatch(digits):
+        if not _BEGINNING_OF_UUID.fullmatch(digits):
             return ()
         tables, role, name = self._tables(), "dispatches", "provider_message_id"
         order, parameter = tables.column(role, name), tables.parameter(role, name)
@@ -193,7 +193,7 @@ class SQLRowSearch:
             return converted(connection.fetch(sql, values), present)
 
 
-_DIGITS = re.compile("[0-9a-f]{1,32}")
+_BEGINNING_OF_UUID = re.compile("[0-9a-f]{1,32}")
 """The beginning of a UUID, without hyphens."""
 
 

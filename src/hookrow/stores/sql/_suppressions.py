@@ -101,13 +101,15 @@ class Filter:
 class Suppression(NamedTuple):
     """A suppressed subscriber; `reason` is the provider's name for it, or empty.
 
-    `suppressed_at` is None if the table has a flag instead, and no date of the last change.
+    `suppressed_at` is None if the table has a flag instead. Then, `changed_at` is the time of the
+    last recorded change, if the table has it; the host may have set the flag since.
     """
 
     email: str
     reason: str
     suppressed_at: datetime | None
     cursor: SuppressionCursor
+    changed_at: datetime | None = None
 
 
 class LoggedChange(NamedTuple):
@@ -197,9 +199,14 @@ class SQLSuppressions:
             rows = connection.fetch(sql, values)
         if read := tables.conversions.read("subscribers", tables.suppressed_since or ""):
             rows = converted(rows, {0: read})
+        has_flag = tables.has_flag("subscribers", "suppressed_at")
         return [
             Suppression(
-                email or "", self.reason_name(reason), utc(time), SuppressionCursor(*position)
+                email or "",
+                self.reason_name(reason),
+                None if has_flag else utc(time),
+                SuppressionCursor(*position),
+                utc(time) if has_flag else None,
             )
             for time, email, reason, *position in rows
         ]
@@ -276,7 +283,8 @@ def find_causes(
 ) -> Mapping[SuppressionCursor, LoggedChange]:
     """Find the notifications that suppressed these subscribers, if the log has them.
 
-    A suppression has the time of its event or, if the event has none, of its arrival. Without a
+    A suppression has the time of its event or, if the event has none, of its arrival. Beside a
+    flag, that time is the one of the last change, which may have lifted an earlier one. Without a
     time, the newest change is the cause, unless it lifts the suppression: then the host has set the
     flag. With tenants, there is no cause either if several entries of the receiver changed people
     with this address, who may be those of several tenants.
@@ -288,7 +296,7 @@ def find_causes(
     causes = {}
     for each in found:
         changes = sorted(by_recipient.get(recipients[each.cursor], ()), key=attrgetter("id"))
-        at = each.suppressed_at
+        at = each.suppressed_at or each.changed_at
         if at is not None:
             cause = _cause_at(changes, at)
         elif reader.has_tenants and len({change.entry for change in changes}) > 1:
