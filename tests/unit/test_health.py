@@ -122,7 +122,7 @@ def test_the_last_notifications_count_as_well(read: Callable[..., StatusReader])
     status = read(check, recent)
     assert reasons(status) == []
     recent.fault.return_value = "The last 3 notifications got a 503: why"
-    assert reasons(status) == [recent.fault()]
+    assert reasons(status) == [f"{recent.fault()}."]
     recent.fault.return_value = None
     assert reasons(status) == []
     check.assert_called_once()

@@ -272,7 +272,7 @@ def test_settings_of_the_sweep_that_are_not_valid() -> None:
 def test_a_log_that_cannot_be_read() -> None:
     found = finding(log="canceling statement due to statement timeout")
     assert (found.level, found.subject) == (ATTENTION, StatusSubject.LOG)
-    assert found.reason.endswith("canceling statement due to statement timeout")
+    assert found.reason.endswith("canceling statement due to statement timeout.")
 
 
 def test_silence() -> None:

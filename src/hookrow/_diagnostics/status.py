@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import pairwise
@@ -318,7 +318,12 @@ def assess(
             findings.append(Finding(StatusLevel.ATTENTION, StatusSubject.LOG, reason, remedy))
         case LogFacts() as log:
             findings += _log_findings(log, process, now)
-    return Status.of(findings)
+    # Errors of drivers end without a full stop.
+    return Status.of(replace(each, reason=_sentence(each.reason)) for each in findings)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 # -- gathering -------------------------------------------------------------------------
@@ -484,10 +489,12 @@ def _spool(spool: SpoolState | str | None, now: datetime) -> Iterator[Finding]:
             f"Correct the database, which empties it, or free space on the disk of {path}.",
         )
     if spool.oldest is not None and now - spool.oldest > SPOOLED_FOR:
+        wait = "waits" if spool.count == 1 else "wait"
         yield attention(
-            f"{pluralize(spool.count, 'notification')} in the spool {path} wait to be recorded, "
+            f"{pluralize(spool.count, 'notification')} in the spool {path} {wait} to be recorded, "
             f"the first since {format_time(spool.oldest)}.",
-            "They are recorded once the database works; hookrow's log says why it leaves entries.",
+            "They are recorded once the database works; the receiver's log lines say why it leaves "
+            "some.",
         )
 
 
@@ -533,7 +540,7 @@ def _counted_losses(log: LogFacts, now: datetime) -> Iterator[Finding]:
         StatusLevel.ATTENTION,
         StatusSubject.RESPONSES,
         f"{number} got a 503 in the last day, {_hours(first, last)}.",
-        "The provider sends them again. hookrow's log has the cause.",
+        "The provider sends them again. The receiver's log lines have the cause.",
     )
 
 
@@ -609,7 +616,7 @@ def _retries(waiting: Waiting, now: datetime) -> Iterator[Finding]:
             StatusLevel.ATTENTION,
             StatusSubject.RETRIES,
             f"The oldest retry has been due for {late}, since {format_time(waiting.oldest_due)}; "
-            f"{pluralize(waiting.parked, 'notification')} wait for a retry.",
+            f"{pluralize(waiting.parked, 'notification waits', 'notifications wait')} for a retry.",
             "No sweep is running, or it cannot keep up: run `hookrow replay --parked`. If "
             f"none is on, {TURN_ON_SWEEP}",
         )
