@@ -297,8 +297,8 @@ def test_check(shop: Command) -> None:
     first, finding, *_ = done.stdout.splitlines()
     assert first == "error    status      Broken: 1 finding."
     assert finding == (
-        "- provider: Stand-in: no webhook posts to hookrow. `hookrow provider status` lists the "
-        "differences; `register` corrects them."
+        "- provider: Stand-in: no webhook posts to hookrow. `hookrow --app shop.mail:receiver "
+        "provider status` lists the differences; `register` corrects them."
     )
     assert "\nerror    provider    Stand-in: no webhook posts to hookrow.\n" in done.stdout
     done = shop.call("--app", "shop.mail:sweeping", "check")

@@ -263,6 +263,18 @@ def test_no_sweep() -> None:
     )
 
 
+def test_the_command_in_a_remedy() -> None:
+    """It is the one that knows the store; Django has none about the provider."""
+    waiting = replace(QUIET, waiting=Waiting(1, NOON - DAY, 0, 0))
+    found = finding(log=waiting, command="manage.py hookrow")
+    assert "run `manage.py hookrow replay --parked`." in found.remedy
+    state = WebhookState("It differs.", are_correct=False, exist=True)
+    found = finding(webhooks=[state], command="manage.py hookrow")
+    assert found.remedy.startswith("`hookrow provider status` lists")
+    found = finding(webhooks=[state], command="hookrow --app a:b")
+    assert found.remedy.startswith("`hookrow --app a:b provider status` lists")
+
+
 def test_settings_of_the_sweep_that_are_not_valid() -> None:
     result = CheckResult(Level.ERROR, "sweep", "It needs the sweep.", remedy="Turn it on.")
     expected = Finding(ATTENTION, StatusSubject.SWEEP, "It needs the sweep.", "Turn it on.")

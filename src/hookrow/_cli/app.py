@@ -182,11 +182,12 @@ class HostApp(App):
         """Return where this process finds the facts; the receiver has its spool and settings."""
         from hookrow._diagnostics.status import StatusSource, sweep_of
 
-        receiver = self.receiver
+        receiver, command = self.receiver, f"hookrow --app {self.reference}"
         if receiver is None:
-            return StatusSource(store=store)
+            return StatusSource(store=store, command=command)
         return StatusSource(
             store=store,
+            command=command,
             receiver=lambda: receiver,
             parsers=receiver.entries,
             sweep=lambda: sweep_of(receiver),

@@ -14,6 +14,7 @@ findings:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -112,7 +113,8 @@ class StatusSource:
     the spool of another process. `parsers` are the receiver's entries, or None if they are not
     known. `sweep` yields the result of `check_sweep`, if the settings are known, `webhooks` returns
     the known states at the provider, and `check` yields the faults of the database, with or without
-    a rehearsal. The database is used in blocks of `around`.
+    a rehearsal. The database is used in blocks of `around`. `command`
+    is how the command `hookrow` is run for this store.
     """
 
     store: SQLStore
@@ -123,6 +125,7 @@ class StatusSource:
     webhooks: Callable[[], Sequence[WebhookState]] = tuple
     check: Callable[[SQLStore, bool], Iterable[CheckResult]] = _check_database
     around: Callable[[], AbstractContextManager[object]] = nullcontext
+    command: str = "hookrow"
 
 
 class Silence(NamedTuple):
@@ -179,6 +182,7 @@ class ProcessFacts:
     sweep: Sequence[CheckResult] = ()
     unretried: int = 0
     parsers: Parsers | None = None
+    command: str = "hookrow"
 
 
 def read_status(
@@ -253,6 +257,7 @@ def read_process(source: StatusSource) -> ProcessFacts:
         sweep=[*source.sweep()],
         unretried=unretried,
         parsers=source.parsers,
+        command=source.command,
     )
 
 
@@ -318,11 +323,27 @@ def assess(
             findings.append(Finding(StatusLevel.ATTENTION, StatusSubject.LOG, reason, remedy))
         case LogFacts() as log:
             findings += _log_findings(log, process, now)
-    # Errors of drivers end without a full stop.
-    return Status.of(replace(each, reason=_sentence(each.reason)) for each in findings)
+    return Status.of(
+        replace(
+            each,
+            reason=_sentence(each.reason),
+            remedy=_with_command(each.remedy, process.command),
+        )
+        for each in findings
+    )
+
+
+def _with_command(remedy: str, command: str) -> str:
+    """Return a remedy in which the command is the one that knows the store.
+
+    Commands about the provider are not among those of a project of Django.
+    """
+    others = "" if command.startswith("hookrow") else "(?!provider )"
+    return re.sub(f"`hookrow {others}", f"`{command} ", remedy)
 
 
 def _sentence(text: str) -> str:
+    """Return a text with a full stop, which errors of drivers lack."""
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 

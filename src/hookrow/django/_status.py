@@ -41,6 +41,7 @@ def status_source(
         sweep=check_sweep,
         check=_check,
         around=own_connections,
+        command="manage.py hookrow",
     )
 
 
