@@ -125,6 +125,8 @@ def _time(text: str) -> datetime:
     if match is None:
         raise _UnsupportedError
     day, time, fraction, offset = match.groups()
+    if time.startswith("24"):  # which Python 3.14 accepts
+        raise _UnsupportedError
     microseconds = (Decimal(f"0.{fraction or 0}") * 10**6).to_integral_value(ROUND_HALF_UP)
     zone = "+00:00" if offset in {None, "Z", "z"} else offset
     try:

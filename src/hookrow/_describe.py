@@ -27,6 +27,7 @@ from hookrow._core.rules import effective_time, why_no_email, why_no_message_id
 from hookrow._receiver.entries import Parsers, explain, field_names
 from hookrow._receiver.replay import DryRun, parse_entry
 from hookrow.providers._base import Event
+from hookrow.providers._json import is_too_deep
 from hookrow.stores._log import Query, Requests
 
 if TYPE_CHECKING:
@@ -281,12 +282,12 @@ def format_body(body: str) -> str:
 
     It is escaped, except for line breaks and tabs.
 
-    A body longer than `MAX_BODY_LENGTH` is not indented, because 1 MiB of nested values could
-    become 1 GB: each line begins with its indentation.
+    A body that is longer than `MAX_BODY_LENGTH` or nested too deeply is not indented, because 1 MiB
+    of nested values could become 1 GB: each line begins with its indentation.
     """
     text = body
-    if len(body) <= MAX_BODY_LENGTH:
-        with suppress(ValueError, RecursionError):
+    if len(body) <= MAX_BODY_LENGTH and not is_too_deep(body.encode(errors="replace")):
+        with suppress(ValueError):
             text = msgspec.json.format(body, indent=2)
     formatted = printable(text[:MAX_BODY_LENGTH], keep="\n\t")
     if len(text) > MAX_BODY_LENGTH:

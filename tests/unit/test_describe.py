@@ -35,6 +35,7 @@ from hookrow._describe import (
 )
 from hookrow._receiver.entries import POSTMARK, Entries, Entry
 from hookrow._receiver.replay import DryRun
+from hookrow.providers._json import DEEPEST
 from hookrow.providers.postmark import Postmark
 from hookrow.providers.resend import Resend
 from hookrow.stores.sql import SQLStore
@@ -352,7 +353,7 @@ NESTED = "[" * (MAX_BODY_LENGTH // 2) + "]" * (MAX_BODY_LENGTH // 2)
     [
         *(("not JSON\n{", "not JSON\n{"), ('{"a":\u202e1}', '{"a":\\u202e1}')),
         *(("", ""), ("\0", "\\x00"), ("a\tb\r\n\x1b", "a\tb\\r\n\\x1b")),
-        (NESTED, NESTED),  # too deeply for the JSON parser
+        (NESTED, NESTED),  # too deeply for the indentation
     ],
     ids=["text", "override", "empty", "NUL", "lines", "nested"],
 )
@@ -364,7 +365,7 @@ def test_other_bodies_are_escaped_but_not_indented(body: str, formatted: str) ->
 @pytest.mark.parametrize(("length", "indented"), [(MAX_BODY_LENGTH, True), (2**20, False)])
 def test_large_bodies_are_cut(length: int, *, indented: bool) -> None:
     """Bodies are cut if they are long, or if the indentation makes them long."""
-    depth = 900
+    depth = DEEPEST
     body = "[" * depth + "1," * (length // 2 - depth - 1) + "1 " + "]" * depth
     assert len(body) == length
     formatted, _, end = format_body(body).rpartition("\n")

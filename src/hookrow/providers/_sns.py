@@ -19,6 +19,7 @@ from secrets import randbelow, token_hex
 from threading import Lock, Thread
 from time import monotonic, sleep, time
 from typing import Self, TypeVar
+from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, build_opener
 from uuid import uuid4
 
@@ -408,7 +409,12 @@ def fetch_url(url: str) -> bytes:
     """
     until = monotonic() + FETCH_TIMEOUT
     body = b""
-    with build_opener(_OnlyAmazon).open(url, timeout=FETCH_TIMEOUT) as response:
+    try:
+        opened = build_opener(_OnlyAmazon).open(url, timeout=FETCH_TIMEOUT)
+    except HTTPError as error:
+        error.close()  # it is a response, too
+        raise
+    with opened as response:
         while chunk := response.read1(LARGEST_RESPONSE):
             body += chunk
             if len(body) > LARGEST_RESPONSE:

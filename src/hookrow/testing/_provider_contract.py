@@ -436,7 +436,7 @@ def _check_clause(text: object, subject: str) -> None:
 
 
 def _check_type(value: object, kind: Any, subject: str) -> None:  # noqa: ANN401 - a union, too
-    name = getattr(kind, "__name__", str(kind))
+    name = kind.__name__ if isinstance(kind, type) else str(kind)
     is_bool = isinstance(value, bool) and kind is int
     _check(
         isinstance(value, kind) and not is_bool, f"{subject} must be a {name}, not {value!r:.80}."
