@@ -21,5 +21,5 @@ def check_open(
     database: Database, schema: Schema, parsers: Parsers = POSTMARK
 ) -> Sequence[CheckResult]:
     """Check a database and its tables."""
-    results = [*check_database(database, schema, parsers.tenants)]
+    results = [*check_database(database, schema, parsers.known)]
     return [*check_rows(results, database, schema, parsers)]

@@ -106,6 +106,11 @@ class Model(ABC):
             text += f" Its attributes with columns: {listed([*self.attributes.values()])}."
         raise ConfigurationError(Fault(text, self.table, self.columns.get(known, "")))
 
+    @property
+    @abstractmethod
+    def text_type(self) -> str:
+        """How the class declares a text of a length, with {length} for it."""
+
     @abstractmethod
     def check_where(self, where: Mapping[str, Any]) -> None:
         """Raise `ConfigurationError` if rows that are no objects of the class are not hidden."""
@@ -190,6 +195,11 @@ class _MappedClass(Model):
     """A class that SQLAlchemy maps: declarative, imperative, or of SQLModel."""
 
     __slots__ = ()
+
+    @property
+    def text_type(self) -> str:
+        """How the class declares a text of a length."""
+        return "max_length={length}" if _is_sqlmodel(self.cls) else "String({length})"
 
     def _column(self, given: Any) -> str | None:  # noqa: ANN401 - anything
         """Return the column of an attribute; that of a base is the same column."""
@@ -342,10 +352,19 @@ def _has_variants(type_: Any) -> bool:  # noqa: ANN401 - a type of SQLAlchemy's
     return False
 
 
+DJANGO_TEXT = "max_length={length}"
+"""How a model of Django declares a text of a length."""
+
+
 class _DjangoModel(Model):
     """A model of Django. Its strings are the names of its fields, as everywhere in Django."""
 
     __slots__ = ()
+
+    @property
+    def text_type(self) -> str:
+        """How the class declares a text of a length."""
+        return DJANGO_TEXT
 
     def check_where(self, where: Mapping[str, Any]) -> None:
         """Accept any: in Django, no two models share a table unless one is a proxy of the other."""

@@ -18,12 +18,15 @@ from django.test import override_settings
 
 import django_host
 from copying import replace
-from hookrow import Bounced, Role, Schema, SchemaMismatch, Suppressed
+from databases import kind_of
+from hookrow import Bounced, Postmark, Receiver, Role, Schema, SchemaMismatch, Suppressed
 from hookrow._core.notification import Notification
 from hookrow._core.schema import SUPPRESSION
 from hookrow._receiver.recorder import record
+from hookrow.django._checks import check
 from hookrow.django._store import DjangoStore
 from hookrow.stores.sql._verify import verify
+from wire import SECRET
 
 ADA = "ADA@EXAMPLE.COM"
 
@@ -181,6 +184,43 @@ def test_fields_that_cannot_work(
         pytest.raises(SchemaMismatch, match=f"'{name}' of .* is of the type .*{text}"),
     ):
         verified_store(alias)
+
+
+def test_a_field_that_is_too_short_for_message_ids(empty_database_url: str) -> None:
+    """On SQLite, which enforces no lengths, it works."""
+    with host(empty_database_url, "provider_message_id", models.CharField(max_length=20)) as alias:
+        store = DjangoStore(SCHEMA, alias)
+        if not kind_of(empty_database_url).keeps_lengths:
+            Receiver(Postmark(SECRET), store).close()
+            return
+        with pytest.raises(SchemaMismatch) as caught:
+            Receiver(Postmark(SECRET), store)
+        [fault] = caught.value.faults
+        assert (fault.table, fault.column) == ("crm.Letter", "provider_message_id")
+        assert fault.text == (
+            "The column 'provider_message_id' of 'crm.Letter' can hold 20 characters, but the "
+            "message ids of postmark have up to 36, and the column would have to hold them "
+            "unchanged: write max_length=36 in the field, then run makemigrations and migrate."
+        )
+
+
+def test_the_system_check_has_it_with_the_other_faults(empty_database_url: str) -> None:
+    tables = {
+        "subscribers": {"table": "crm.Pupil", "columns": {"suppression_changed_at": False}},
+        "dispatches": {
+            "table": "crm.Letter",
+            "columns": {"subscriber_id": "pupils", **dict.fromkeys(SUPPRESSION, False)},
+        },
+        "subscriptions": False,
+    }
+    with host(empty_database_url, "provider_message_id", models.CharField(max_length=20)) as alias:
+        settings = {"SECRET": SECRET, "DATABASE": alias, "TABLES": tables, "LOG": False}
+        with override_settings(HOOKROW=settings):
+            found = check(None)
+    [error] = [each for each in found if each.id == "hookrow.E002"]
+    assert "has no field 'pupils'. Did you mean 'pupil'?" in error.msg
+    is_reported = "can hold 20 characters, but the message ids of postmark" in error.msg
+    assert is_reported is kind_of(empty_database_url).keeps_lengths
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from crm.models import Group, Mail, Membership, Person, Reason, Send, Team
 from crm.schema import MUTED
 from databases import kind_of, places
 from hookrow import Delivered, Recorded, Refusal, Role, Schema, SchemaMismatch, Suppressed, testing
+from hookrow._core.known_entries import KnownEntries
 from hookrow._core.notification import Key, LookupKeys, Notification, Suppressible
 from hookrow._near_misses import near_misses
 from hookrow._receiver.entries import Entries, Entry
@@ -195,8 +196,10 @@ class TestModelsOfAHost:
             store = DjangoStore(subscribers(tenant="team"), crm)
             expected = f"team cannot hold {tenant!r}: use a value for a UUIDField"
             with pytest.raises(SchemaMismatch, match=expected):
-                store.use_tenants({"acme": tenant})
-        DjangoStore(subscribers(tenant="team"), crm).use_tenants({"acme": uuid4().hex.upper()})
+                store.use_entries(KnownEntries(tenants={"acme": tenant}))
+        DjangoStore(subscribers(tenant="team"), crm).use_entries(
+            KnownEntries(tenants={"acme": uuid4().hex.upper()})
+        )
         uid = Team._meta.get_field("uid")
         monkeypatch.setattr(uid, "from_db_value", lambda value, *_: value, raising=False)
         with pytest.raises(SchemaMismatch, match=r"crm\.Team\.uid converts its values"):

@@ -25,6 +25,7 @@ from hookrow import (
 )
 from hookrow.stores import DoubtfulClock, Forgotten, Prunable
 from hookrow.stores.sql import SQLStore
+from senders import SENDERS
 from times import DAY, MINUTE
 from wire import ADA, SECRET
 
@@ -47,10 +48,27 @@ def test_forget(home: Home) -> None:
 def test_forget_in_some_entries(home: Home) -> None:
     """Only what the log has of these entries is erased, and a name that it lacks is refused."""
     keep(home, *(entry(n, recipient=ADA, entry=name) for n, name in enumerate(("acme", "globex"))))
-    with pytest.raises(ConfigurationError, match="no notification of an entry 'acm'"):
+    with pytest.raises(
+        ConfigurationError, match="No receiver of this store has an entry 'acm', and"
+    ):
         home.store.forget(ADA, entries=["acme", "acm"])
     assert home.store.forget(ADA, entries=["acme"]) == Forgotten(entries=1)
     assert home.store.forget(ADA) == Forgotten(entries=1)
+
+
+@ON_SQLITE
+def test_forget_in_entries_of_a_receiver(home: Home) -> None:
+    """The log need not have any of an entry; the message for another name has those of all."""
+    with closing(
+        Receiver({"news": Postmark(SECRET), "shop": SENDERS["resend"].construct()}, home.store)
+    ):
+        assert home.store.forget(ADA, entries=["news", "shop"]) == Forgotten()
+        with pytest.raises(ConfigurationError) as caught:
+            home.store.forget(ADA, entries=["newz"])
+    assert str(caught.value) == (
+        "No receiver of this store has an entry 'newz', and the log has no notification of one. "
+        "The names of the entries: 'news' and 'shop'. Did you mean 'news'?"
+    )
 
 
 @ON_SQLITE
@@ -63,7 +81,9 @@ def test_forget_with_tenants(home: Home) -> None:
         with pytest.raises(ConfigurationError, match="are tenants, and the address"):
             store.forget(ADA)
         assert store.forget(ADA, all_entries=True) == Forgotten()
-        with pytest.raises(ConfigurationError, match="no notification of an entry 'acme'"):
+        with pytest.raises(
+            ConfigurationError, match="No receiver of this store has an entry 'acme'"
+        ):
             store.forget(ADA, entries=["acme"])
         with closing(Receiver(teams, store)):
             assert store.forget(ADA, entries=["acme"]) == Forgotten()

@@ -286,7 +286,7 @@ def test_tenants(engine: Engine, roles: tuple[str, ...]) -> None:
     provider = SENDERS["postmark"].construct()
     parsers = Entries(Entry("acme", provider, 1), Entry("globex", provider, 2))
     with closing(SQLStore(engine, schema_of(*roles))) as store:
-        store.use_tenants(parsers.tenants)
+        store.use_entries(parsers.known)
         for outcome, updates in _OF_THE_FIRST.items():
             run(engine, *updates)
             with closing(SQLStore("sqlite://")) as own:

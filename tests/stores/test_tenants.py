@@ -37,6 +37,7 @@ from hookrow import (
     Tenant,
     testing,
 )
+from hookrow._core.known_entries import KnownEntries
 from hookrow._core.notification import Key, Notification, Refusal, Source, Suppressible
 from hookrow._core.schema import SUPPRESSION
 from hookrow._diagnostics.advice import check_tenants as check_rows_of_tenants
@@ -173,7 +174,7 @@ def test_every_type_of_column(engine: Engine, roles: tuple[str, ...]) -> None:
         kind_of(engine).clear(engine)
         make_teams(engine, type_, first, second)
         with closing(SQLStore(engine, schema_of(*roles))) as store:
-            store.use_tenants({"first": first, "second": second})
+            store.use_entries(KnownEntries(tenants={"first": first, "second": second}))
             sent = [
                 of_tenant(second, Suppressed(ADA, MAIL, NOON, "SpamComplaint")),
                 of_tenant(first, Delivered("nobody@example.com", MAIL, NOON)),
@@ -219,11 +220,13 @@ def test_values_that_a_column_cannot_hold(engine: Engine) -> None:
         make(engine)
         run(engine, f"ALTER TABLE people ADD COLUMN team {type_}")
         store = SQLStore(engine, schema_of("subscribers"))
-        store.use_tenants({"first": tenant})
+        store.use_entries(KnownEntries(tenants={"first": tenant}))
         with pytest.raises(Unavailable, match="never equals the value of the tenant of 'first'"):
             record(store, [of_tenant(tenant, Delivered(ADA, MAIL, NOON))])
         with pytest.raises(SchemaMismatch, match=f"correct the value {tenant!r}") as caught:
-            SQLStore(engine, schema_of("subscribers"), verify=True).use_tenants({"first": tenant})
+            SQLStore(engine, schema_of("subscribers"), verify=True).use_entries(
+                KnownEntries(tenants={"first": tenant})
+            )
         assert "The column 'team' of 'people' is of the type" in str(caught.value)
 
 

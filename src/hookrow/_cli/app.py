@@ -19,6 +19,7 @@ from click.core import ParameterSource
 
 from hookrow._arguments import kind_of
 from hookrow._cli.entries import ConfiguredEntries
+from hookrow._core.known_entries import NO_ENTRIES, KnownEntries
 from hookrow._core.optional import Kinds, recorded_kinds
 from hookrow._core.schema import Schema
 from hookrow._http import ENDPOINT
@@ -107,9 +108,9 @@ class App:
 
         with self.open_database(database_url) as database:
             check_tenants(self.configured.entries, self.schema)
-            verify_tables(database, self.schema)
+            verify_tables(database, self.schema, self.parsers.known)
             store = SQLStore(database, self.schema)
-            store.use_tenants(self.parsers.tenants)  # which verifies their columns at the first use
+            store.use_entries(self.parsers.known)
             yield store
 
 
@@ -208,7 +209,7 @@ class HostApp(App):
     def open_store(self, database_url: str) -> Iterator[SQLStore]:
         """Return the store, whose tables are verified. Raises `ConfigurationError`."""
         del database_url
-        verify_tables(self.store.database, self.schema)
+        verify_tables(self.store.database, self.schema, self.store.known_entries)
         yield self.store
 
     @property
@@ -247,14 +248,14 @@ class HostApp(App):
             )
 
 
-def verify_tables(database: Database, schema: Schema) -> None:
+def verify_tables(database: Database, schema: Schema, entries: KnownEntries = NO_ENTRIES) -> None:
     """Verify the tables. Raises `ConfigurationError`, also if an SQLite file does not exist."""
     from hookrow.stores.sql._urls import missing_file
     from hookrow.stores.sql._verify import verify
 
     if missing := missing_file(database, schema):
         raise ConfigurationError(missing)
-    verify(database, schema)
+    verify(database, schema, entries)
 
 
 def require_log(store: SQLStore) -> SQLLog:

@@ -123,7 +123,7 @@ def _check_database(context: click.Context, settings: Settings) -> Iterator[Chec
         try:
             database = stack.enter_context(app.open_database(settings.database_url))
             store = SQLStore(database, settings.schema)
-            store.use_tenants(app.parsers.tenants)
+            store.use_entries(app.parsers.known)
         except ConfigurationError as error:
             yield from secrets
             yield CheckResult(Level.ERROR, "database", str(error))

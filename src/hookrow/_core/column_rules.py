@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from math import inf
 from typing import NamedTuple, Protocol, TypeAlias
 
 from hookrow._core.corrections import OF_UPDATES, YOUR_NAME, change_model, notation_of, words_of
@@ -20,11 +21,13 @@ from hookrow._core.schema import (
     TIMES,
     TOUCH,
     WRITTEN,
+    ModelRole,
     Scalar,
     Schema,
     nearest,
 )
 from hookrow._fault import Fault
+from hookrow._models import listed
 
 
 class ColumnFacts(Protocol):
@@ -119,6 +122,22 @@ def faults_of_declarations(schema: Schema, tables: Mapping[str, ColumnsOfTable])
         yield replace(fault, remedy=change_model(schema, fault))
 
 
+def faults_of_declared_message_ids(schema: Schema, lengths: Mapping[str, int]) -> Iterator[Fault]:
+    """Yield the fault of a model that declares too short a column for message ids.
+
+    As in `faults_of_declarations`, the declaration counts, and for Django's models, the system
+    checks find it. `lengths` are as in `fault_of_message_ids`.
+    """
+    role = schema.dispatches
+    if not isinstance(role, ModelRole) or role.model.label is not None:
+        return
+    column = role.model.declared.get(schema.columns("dispatches")["provider_message_id"])
+    if column is not None:
+        remedy = f"write {role.model.text_type}"
+        if fault := fault_of_message_ids(role.table, column, lengths, remedy):
+            yield replace(fault, remedy=change_model(schema, fault))
+
+
 def _faults_of_type(
     schema: Schema, name: str, field: str, declared: ColumnsOfTable
 ) -> Iterator[Fault]:
@@ -138,6 +157,26 @@ def _faults_of_type(
         text = unsuitable_use(schema, name, field, declared)
     if text:
         yield Fault(text, role.table, column.name)
+
+
+def fault_of_message_ids(
+    table: str, column: ColumnFacts, lengths: Mapping[str, int], remedy: str
+) -> Fault | None:
+    """Return the fault of a column that is too short for the message ids of some providers.
+
+    `lengths` are those of their longest ids, by name. The `remedy` is a clause, with {length} for
+    that of the longest one.
+    """
+    longer = {name: each for name, each in lengths.items() if each > (column.length or inf)}
+    if not longer:
+        return None
+    length = max(longer.values())
+    text = (
+        f"The column {column.name!r} of {table!r} can hold {column.length} characters, but the "
+        f"message ids of {listed([*longer])} have up to {length}, and the column would have to "
+        f"hold them unchanged: {remedy.format(length=length)}."
+    )
+    return Fault(text, table, column.name)
 
 
 def _is_refused(column: ColumnFacts, text: str) -> bool:

@@ -449,6 +449,10 @@ class Schema:
         """The notation in which messages show options: Django's settings if models have names."""
         return self.notation or Notation.DJANGO
 
+    def changed(self, **fields: Any) -> Schema:  # noqa: ANN401 - of any field
+        """Return the schema with other values of some fields, in the same notation."""
+        return replace(self, **fields).written_in(self.notation)
+
     def written_in(self, notation: Notation | None) -> Schema:
         """Return the same schema, which messages show in another notation."""
         schema = replace(self)

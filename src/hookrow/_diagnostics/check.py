@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from hookrow import _migrations
-from hookrow._core.notification import Key
+from hookrow._core.known_entries import NO_ENTRIES, KnownEntries
 from hookrow._core.schema import Schema
 from hookrow._describe import pluralize
 from hookrow._diagnostics import CheckResult, Level
@@ -181,7 +180,7 @@ def check_sweep(*, log: bool, bodies: bool, sweep: bool) -> Iterator[CheckResult
 def check_database(
     database: Database,
     schema: Schema,
-    tenants: Mapping[str, Key] = MappingProxyType({}),
+    entries: KnownEntries = NO_ENTRIES,
     *,
     rehearse: bool = True,
 ) -> Iterator[CheckResult]:
@@ -201,7 +200,7 @@ def check_database(
         yield CheckResult(Level.ERROR, "migrations", str(error))
         return
     yield CheckResult(Level.OK, "database", f"{database} responds.")
-    tables, mismatch = _examine_tables(database, schema, tenants, rehearse=rehearse)
+    tables, mismatch = _examine_tables(database, schema, entries, rehearse=rehearse)
     if needed := _migrations.needed(schema):
         exist = tables[0].level is Level.OK or (mismatch and _has_own_tables(database, schema))
         by_the_host = exist and not current
@@ -239,7 +238,7 @@ def _check_tables_of_host(
 def check_tables(
     database: Database,
     schema: Schema,
-    tenants: Mapping[str, Key] = MappingProxyType({}),
+    entries: KnownEntries = NO_ENTRIES,
     *,
     rehearse: bool = True,
 ) -> Sequence[CheckResult]:
@@ -249,16 +248,16 @@ def check_tables(
     lets changes of no row succeed. Each rehearsal leaves a deleted row to the database's own
     maintenance.
     """
-    results, _ = _examine_tables(database, schema, tenants, rehearse=rehearse)
+    results, _ = _examine_tables(database, schema, entries, rehearse=rehearse)
     return results
 
 
 def _examine_tables(
-    database: Database, schema: Schema, tenants: Mapping[str, Key], *, rehearse: bool
+    database: Database, schema: Schema, entries: KnownEntries, *, rehearse: bool
 ) -> tuple[Sequence[CheckResult], ConfigurationError | None]:
     """Return the results of `check_tables`, and the error with the faults, if there are any."""
     try:
-        statements = verify(database, schema, tenants)
+        statements = verify(database, schema, entries)
     except ConfigurationError as error:
         return [CheckResult(Level.ERROR, "tables", str(error))], error
     except (SchemaChanged, Rejected) as error:

@@ -93,7 +93,7 @@ class WebhookState(NamedTuple):
 
 
 def _check_database(store: SQLStore, rehearse: bool) -> Iterator[CheckResult]:  # noqa: FBT001 - of a callback
-    return check_database(store.database, store.schema, store.tenants, rehearse=rehearse)
+    return check_database(store.database, store.schema, store.known_entries, rehearse=rehearse)
 
 
 def webhook_states(states: Mapping[str | None, WebhookState | None]) -> Sequence[WebhookState]:

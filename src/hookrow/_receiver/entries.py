@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from hookrow._arguments import OptionsError, kind_of, reject
+from hookrow._core.known_entries import KnownEntries
 from hookrow._core.log_entry import LONGEST_ENTRY_NAME, RECORD_TYPES, LogEntry, is_entry_name
 from hookrow._core.notification import Key, Notification
 from hookrow._core.optional import OPTIONAL_KINDS, RECORDS, Kinds
@@ -307,6 +308,16 @@ class Entries(Generic[P_co]):
         }
 
     @property
+    def known(self) -> KnownEntries:
+        """What a store needs to know about them."""
+        lengths = {
+            each.provider.name: length
+            for each in self
+            if isinstance(length := getattr(each.provider, "message_id_length", None), int)
+        }
+        return KnownEntries(self.names, self.tenants, lengths)
+
+    @property
     def origins(self) -> Collection[Origin]:
         """The stored names for which `find` returns an entry."""
         return self._by_origin.keys()
@@ -367,13 +378,14 @@ def read_parsers(providers: object) -> Parsers:
     return Entries(Entry(None, _check_parser(providers)))
 
 
-def check_tenants(entries: Parsers, store: SQLStore) -> None:
-    """Pass the tenants of the entries to the store, if the mapping has a tenant column.
+def introduce(entries: Parsers, store: SQLStore) -> None:
+    """Let a store know the entries of a receiver, which its columns must suit.
 
-    Raises an `OptionsError` if only one of the two has tenants.
+    Raises an `OptionsError` if only the entries or only the mapping has tenants, and the errors of
+    `SQLStore.use_entries`.
     """
     match_tenants(entries, store.schema)
-    store.use_tenants(entries.tenants)
+    store.use_entries(entries.known)
 
 
 def match_tenants(entries: Parsers, schema: Schema) -> None:

@@ -40,7 +40,7 @@ from hookrow._receiver.entries import (
     Parsers,
     Providers,
     Unread,
-    check_tenants,
+    introduce,
     log_provider_fault,
     read_entries,
     why_unread,
@@ -654,7 +654,7 @@ def _check_parts(entries: Entries[Provider], store: SQLStore) -> None:
     from hookrow.stores.sql._store import check_store  # noqa: PLC0415 - loads sqlite3
 
     check_store(store)
-    check_tenants(entries, store)
+    introduce(entries, store)
     if entries.have_tenants:
         _warn_of_shared_secrets(entries)
     secrets = [secret for each in entries for secret in each.provider.secrets]

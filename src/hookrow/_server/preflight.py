@@ -85,7 +85,7 @@ def _prepare_database(database: Database, settings: Settings) -> None:
     schema = settings.schema
     upgradable = not database.dialect.is_server and schema.is_own
     is_new = lacks_file(database)
-    check = partial(check_database, database, schema, settings.tenants)
+    check = partial(check_database, database, schema, settings.known_entries)
     # Tables that the host's own migrations created have no errors, and are left unchanged.
     if upgradable and any(each.subject != "changes" for each in _errors(check())):
         try:

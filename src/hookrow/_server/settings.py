@@ -10,6 +10,7 @@ from secrets import token_urlsafe
 from typing import Any, ClassVar, TypeAlias
 
 from hookrow._arguments import spelled
+from hookrow._core.known_entries import KnownEntries
 from hookrow._core.notification import Key
 from hookrow._core.schema import Schema
 from hookrow._http import ENDPOINT, endpoint_path
@@ -229,9 +230,9 @@ class Settings:
     schema: Schema = field(default_factory=Schema)
 
     @property
-    def tenants(self) -> Mapping[str, Key]:
-        """The tenants by the names of their entries."""
-        return parsers_of(self.entries).tenants
+    def known_entries(self) -> KnownEntries:
+        """What a store needs to know about the entries."""
+        return parsers_of(self.entries).known
 
     @property
     def bodies(self) -> bool:

@@ -27,7 +27,7 @@ from hookrow._http import (
     reject_call,
 )
 from hookrow._observability.logging import mask_email
-from hookrow._receiver.entries import Parsers, Tenant, check_tenants, read_parsers
+from hookrow._receiver.entries import Parsers, Tenant, introduce, read_parsers
 from hookrow._statistics import Statistics
 from hookrow.dashboard import _actions, _auth, _pages
 from hookrow.dashboard._actions import Done
@@ -179,7 +179,7 @@ class Dashboard(Handler):
                 "def authorize(head)."
             )
         parsers = read_parsers(providers)
-        check_tenants(parsers, store)
+        introduce(parsers, store)
         if endpoint is not None:
             _check_endpoint(endpoint)
         if provider_status is not None:

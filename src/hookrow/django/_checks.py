@@ -20,6 +20,7 @@ from django.core.checks import CheckMessage, Error, Info, Warning  # noqa: A004 
 from django.db import connections, router
 
 from hookrow._arguments import spelled
+from hookrow._core.known_entries import NO_ENTRIES, KnownEntries
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.check import check_secrets
 from hookrow._diagnostics.status import sweep_of
@@ -162,8 +163,15 @@ def _check_models(messages: Messages) -> None:
         _reporting(messages, SchemaMismatch, hint=unsuitable, id="hookrow.E002"),
         _reporting(messages, NeedsORM, hint=limits, id="hookrow.E006"),
     ):
-        mapping = map_models(conf.tables, conf.database)
+        mapping = map_models(conf.tables, conf.database, _known_entries())
         messages += _check_routers(mapping, conf.database)
+
+
+def _known_entries() -> KnownEntries:
+    """Return what the settings say about the entries; nothing if they are invalid."""
+    with suppress(ConfigurationError):  # which `_check_settings` and `_build_receiver` report
+        return conf.parsers().known
+    return NO_ENTRIES
 
 
 def _check_connect_timeout(using: str, deadline: float) -> Iterator[CheckMessage]:

@@ -85,7 +85,7 @@ class Project:
         """Open the store. Raises `ConfigurationError` if the log's table does not exist."""
         del database_url
         opened = store()
-        parsers()  # whose tenants the store uses
+        parsers()  # which the store knows from now on
         table = Notification._meta.db_table
         with opened.database.reading():
             tables = connections[conf.database].introspection.table_names()

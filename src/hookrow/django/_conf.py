@@ -6,7 +6,6 @@ The dict is read at each access, so that tests can override it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from os import PathLike
 from types import UnionType
 from typing import Any, TypeVar
@@ -89,7 +88,7 @@ class ProjectSettings:
                 f"HOOKROW['TABLES']: the log cannot use the table {schema.log!r}, because Django "
                 "creates the log's table: remove 'log', or set it to None to disable the log."
             )
-        return schema if self.log else replace(schema, log=None).written_in(schema.notation)
+        return schema if self.log else schema.changed(log=None)
 
     @property
     def log(self) -> bool:

@@ -19,8 +19,14 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BooleanField, Field, Model, Q, UniqueConstraint
 from django.db.models.constants import LOOKUP_SEP
 
-from hookrow._core.column_rules import faults_of_nulls, first_of_each, is_flag
+from hookrow._core.column_rules import (
+    fault_of_message_ids,
+    faults_of_nulls,
+    first_of_each,
+    is_flag,
+)
 from hookrow._core.corrections import Table, correct, correction_of, notation_of
+from hookrow._core.known_entries import NO_ENTRIES, KnownEntries
 from hookrow._core.notation import ModelNotation, Notation
 from hookrow._core.notification import Key
 from hookrow._core.schema import (
@@ -35,6 +41,7 @@ from hookrow._core.schema import (
     nearest,
 )
 from hookrow._fault import Fault
+from hookrow._models import DJANGO_TEXT
 from hookrow.django._columns import (
     AnyField,
     MappedFields,
@@ -97,6 +104,21 @@ class ModelMapping:
         for field in self.tenants.values():
             check_tenant(field, tenant, connections[using])
 
+    def fault_of_message_ids(self, entries: KnownEntries) -> Fault | None:
+        """Return the fault of a field that is too short for the message ids of the entries."""
+        field = self.fields.get(("dispatches", "provider_message_id"))
+        if field is None:
+            return None
+        described = self.columns["dispatches"].get(column_name(field))
+        if described is None or described.holds_uuids:
+            return None
+        return fault_of_message_ids(
+            self.models["dispatches"]._meta.label,
+            described,
+            entries.message_id_lengths,
+            f"write {DJANGO_TEXT} in the field, then run makemigrations and migrate",
+        )
+
     @property
     def has_separate_rows(self) -> bool:
         """Whether no two models share rows, as models of views may."""
@@ -108,8 +130,8 @@ class ModelMapping:
         return all(each.managed for each in written) and len(tables) == len(written)
 
 
-def map_models(schema: Schema, using: str) -> ModelMapping:
-    """Find all models and fields.
+def map_models(schema: Schema, using: str, entries: KnownEntries = NO_ENTRIES) -> ModelMapping:
+    """Find all models and fields, which must suit the entries of a receiver.
 
     Raises `SchemaMismatch` with all faults of the mapping: the rest is examined as if the names of
     fields had already been corrected. If any of them needs Django's ORM, raises `NeedsORM`.
@@ -128,12 +150,14 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
     with found.collected():
         log = find_model(LOG_MODEL) if schema.log else None
         table = log._meta.db_table if log else None
-        mapping = replace(mapping, log=log, schema=replace(mapping.schema, log=table))
+        mapping = replace(mapping, log=log, schema=mapping.schema.changed(log=table))
     forms = {
         name: notation_of(given.roles.get(name, role), schema.form)
         for name, role in schema.roles.items()
     }
     _check_fields(mapping, connection, notation, forms, found)
+    if fault := mapping.fault_of_message_ids(entries):
+        found.add(fault)
     for name, key in keys(schema).items():
         fields = [mapping.fields.get((name, own_name)) for own_name in key]
         fields_of_key = [field for field in fields if field is not None]
@@ -198,7 +222,7 @@ def _with_corrections(
         if faults:
             corrected[name], changed[name] = role, table.columns
             found.add(*faults)
-    return replace(schema, **corrected), changed
+    return schema.changed(**corrected), changed
 
 
 def _described(
@@ -250,7 +274,7 @@ def _correction(
         columns = {each: name for each, name in role.columns.items() if each != "message_id"}
         role = replace(role, columns={**columns, "list_id": path})
         changed = {name: columns for name, columns in changed.items() if name != "messages"}
-        corrected = replace(corrected, dispatches=role, messages=None)
+        corrected = corrected.changed(dispatches=role, messages=None)
         changed = {
             name: {*fields, path} if name == "dispatches" else fields
             for name, fields in changed.items()
@@ -297,7 +321,7 @@ def _examine(
             columns[name] = {}  # other faults of this model may follow from the first
             fields = {key: field for key, field in fields.items() if key[0] != name}
     of_database: dict[str, Any] = {**roles}
-    mapping = ModelMapping(replace(schema, **of_database), columns, models, fields, tenants, None)
+    mapping = ModelMapping(schema.changed(**of_database), columns, models, fields, tenants, None)
     return mapping, hiding
 
 
@@ -323,7 +347,7 @@ def _check_fields(
         for name, role in mapping.schema.roles.items()
         if name in mapping.models
     }
-    schema = replace(mapping.schema, **roles).written_in(notation)
+    schema = mapping.schema.changed(**roles).written_in(notation)
     found.add(*faults_of_nulls(schema, mapping.columns, forms))
     faults = [*faults_of_columns(schema, mapping.columns)]
     fields = {
@@ -395,7 +419,7 @@ def _with_labels(schema: Schema) -> Schema:
         for name, role in schema.roles.items()
         if isinstance(role, ModelRole)
     }
-    return replace(schema, **roles).written_in(schema.notation)
+    return schema.changed(**roles)
 
 
 def _labelled(name: str, role: ModelRole, columns: Mapping[str, str]) -> Role:
@@ -434,8 +458,7 @@ def _with_messages(schema: Schema, role: Role) -> Schema:
     key = _field(_model_of(role), step)
     message = _related_model(key)
     columns = {name: column for name, column in role.columns.items() if name != "list_id"}
-    return replace(
-        schema,
+    return schema.changed(
         dispatches=replace(role, columns={**columns, "message_id": key.attname}),
         messages=Role(
             message._meta.label,

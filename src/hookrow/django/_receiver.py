@@ -16,7 +16,7 @@ from django.db.transaction import on_commit
 from hookrow._arguments import spelled
 from hookrow._core.notification import Arrival, Outcome, Recorded
 from hookrow._observability.observer import Observer, Observers
-from hookrow._receiver.entries import Parsers, Providers, check_tenants
+from hookrow._receiver.entries import Parsers, Providers, introduce
 from hookrow._receiver.receiver import Receiver
 from hookrow.django._conf import conf, option_names
 from hookrow.django._store import DjangoStore
@@ -50,11 +50,12 @@ def store() -> DjangoStore:
     Raises `ConfigurationError` if a setting is invalid.
     """
     with _lock:
+        _parsers()  # whose entries the store knows from now on
         return _store()
 
 
 def parsers() -> Parsers:
-    """Return the entries that read the log, whose tenants the store uses from now on.
+    """Return the entries that read the log, which the store knows from now on.
 
     Raises `ConfigurationError` if a setting is invalid.
     """
@@ -136,7 +137,7 @@ def _store() -> DjangoStore:
 def _parsers() -> Parsers:
     found = conf.parsers()
     with spelled(option_names()):
-        check_tenants(found, _store())
+        introduce(found, _store())
     return found
 
 

@@ -59,4 +59,4 @@ def is_sweep_expected() -> bool:
 
 def _check(store: SQLStore, rehearse: bool) -> Sequence[CheckResult]:  # noqa: FBT001 - of a callback
     """Check the tables; Django itself knows which migrations have been applied."""
-    return check_tables(store.database, store.schema, store.tenants, rehearse=rehearse)
+    return check_tables(store.database, store.schema, store.known_entries, rehearse=rehearse)

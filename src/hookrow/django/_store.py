@@ -22,7 +22,7 @@ from hookrow._concurrency import AT_THREAD_END
 from hookrow._core.schema import Schema, nearest
 from hookrow.django._mapping import ModelMapping, map_models
 from hookrow.django._vendors import close_if_lost, expire, is_expired, vendor_of
-from hookrow.errors import ConfigurationError
+from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores._driver_errors import is_of_session, store_error
 from hookrow.stores._errors import Rejected, Unavailable
 from hookrow.stores.sql._columns import Column, Convert
@@ -85,10 +85,12 @@ class DjangoStore(SQLStore):
         }
         return self._build(columns)
 
-    def _verify_tenants(self) -> None:
-        """Check that the fields hold the values of the tenants, without the database."""
+    def _verify_entries(self) -> None:
+        """Check that the fields suit the entries, without the database."""
         for tenant in self.tenants.values():
             self.mapping.check_tenant(tenant, self.using)
+        if fault := self.mapping.fault_of_message_ids(self.known_entries):
+            raise SchemaMismatch(fault)
 
     def _build(self, columns: Mapping[str, Mapping[str, Column]]) -> Statements:
         """Return the statements on the columns of each role's table."""

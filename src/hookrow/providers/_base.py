@@ -97,6 +97,14 @@ class BodyParser(Protocol):
     message_id_source: str = "the message ID that the provider returned"
     """What a host stores as `provider_message_id`, as a noun phrase, for advice."""
 
+    @property
+    def message_id_length(self) -> int | None:
+        """The number of characters of its longest message ids; by default None, for unknown.
+
+        A column of the host that is shorter is rejected, because it cannot hold every id.
+        """
+        return None
+
     def correct_message_id(self, stored: str) -> str | None:
         """Return a message id that a host has stored in the form in which events contain it.
 
@@ -210,6 +218,7 @@ _ATTRIBUTES: Mapping[str, _FieldTypes] = {
     "matched": ((Mapping,), "a mapping of numbers to numbers"),
     "old_matches": ((int,), "a number"),
     "accepts_logged": ((bool,), "True or False"),
+    "message_id_length": ((int, NoneType), "a number or None"),
 }
 """The attributes of a provider whose types are checked, besides `max_body`."""
 
@@ -241,6 +250,8 @@ def check_provider(provider: object, line: str = "Receiver(Postmark(secret), sto
             f'{class_}.secrets must be a sequence of strings: write secrets = ("the secret",).'
         )
     check_counts(**{f"{class_}.max_body": provider.max_body})
+    if provider.message_id_length is not None:
+        check_counts(**{f"{class_}.message_id_length": provider.message_id_length})
     return provider
 
 

@@ -110,7 +110,7 @@ class RoleTables:
             )
             for name, role in self.schema.roles.items()
         }
-        schema = replace(self.schema, **roles)
+        schema = self.schema.changed(**roles)
         return RoleTables(schema, self._table_columns, self.dialect, views=self._views)
 
     def _has_uuids(self) -> bool:

@@ -18,9 +18,12 @@ from hookrow._arguments import (
     check_flags,
     reject,
 )
+from hookrow._core.column_rules import faults_of_declared_message_ids
+from hookrow._core.known_entries import NO_ENTRIES, KnownEntries
 from hookrow._core.notification import Key
 from hookrow._core.optional import Kinds, recorded_kinds
 from hookrow._core.schema import Schema, nearest
+from hookrow._models import listed
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores._change_dates import warn_of_unguarded
 from hookrow.stores._errors import Rejected, SchemaChanged, Unavailable, WrongMapping
@@ -88,8 +91,8 @@ class SQLStore:
     """Identifies, in the spool, the conditions that hide rows (`where`) and the columns of tenants;
     empty without any."""
 
-    tenants: Mapping[str, Key]
-    """The tenants of the receivers' entries, by the entry's name."""
+    known_entries: KnownEntries
+    """What is known about the entries of the receivers that use the store."""
 
     _statements: Statements | None
     _claim_at: float
@@ -115,23 +118,32 @@ class SQLStore:
         """Whether the mapping has a column of tenants, so that every arrival needs a tenant."""
         return self.schema.has_tenants
 
-    def use_tenants(self, tenants: Mapping[str, Key]) -> None:
-        """Add the tenants of a receiver, by the names of its entries, for retries and verification.
+    @property
+    def tenants(self) -> Mapping[str, Key]:
+        """The tenants of the receivers' entries, by the entry's name."""
+        return self.known_entries.tenants
 
-        Raises `ConfigurationError` if a name already stands for another tenant. The columns are
-        verified to hold the values at the next use of the store; if it was constructed with
+    def use_entries(self, entries: KnownEntries) -> None:
+        """Add the entries of a receiver, for retries, verification and messages.
+
+        Raises `ConfigurationError` if a name already stands for another tenant, or if a model
+        declares too short a column for the message ids. The columns are verified to hold the
+        tenants and the message ids at the next use of the store; if it was constructed with
         `verify`, immediately, which raises the errors of the constructor.
         """
-        for name, tenant in tenants.items():
+        for name, tenant in entries.tenants.items():
             if (former := self.tenants.get(name, tenant)) != tenant:
                 raise ConfigurationError(
                     f"The entry {name!r} stands for the tenants {former!r} and {tenant!r} in two "
                     "receivers of one store: rename one of the two."
                 )
-        if tenants.items() <= self.tenants.items():
-            return
-        self.tenants = {**self.tenants, **tenants}
-        self._verify_tenants()
+        known = self.known_entries
+        self.known_entries = known.with_others(entries)
+        lengths = self.known_entries.message_id_lengths
+        if faults := [*faults_of_declared_message_ids(self.schema, lengths)]:
+            raise ConfigurationError(*faults)
+        if known.demands != self.known_entries.demands:
+            self._verify_entries()
 
     @contextmanager
     def transaction(
@@ -259,8 +271,8 @@ class SQLStore:
 
         Waits for the database, for long if the log is large: in an event loop, call it with
         `asyncio.to_thread`. Raises `ConfigurationError` without a log, if an argument is invalid,
-        or if there is an entry of which neither a receiver of this store (with tenants) nor the log
-        knows; and a `StoreError`, after which what was erased before stays erased.
+        or if neither a receiver of this store nor the log has an entry with one of the names; and a
+        `StoreError`, after which what was erased before stays erased.
         """
         check_email(email)
         check_flags(all_entries=all_entries)
@@ -323,7 +335,7 @@ class SQLStore:
         self._statements = None
         self._mismatch, self._refused_at = "", float("-inf")
         self.mapping_key = conditions_key(schema)
-        self.tenants = {}
+        self.known_entries = NO_ENTRIES
         self._claim_at = inf if schema.log is None else 0.0
         self.log = SQLLog(database, schema, self._verified) if schema.log else None
         self.row_counts = SQLRowCounts(database, lambda: self.role_tables)
@@ -340,11 +352,19 @@ class SQLStore:
         for name in names:
             if not isinstance(name, str):
                 reject("The name of an entry", "a string", name, line)
-            if name not in self.tenants and not log.count(Query(entry=name), limit=1):
+            if name not in self.known_entries.names and not log.count(Query(entry=name), limit=1):
                 raise ConfigurationError(
-                    f"The log has no notification of an entry {name!r}, and no receiver of this "
-                    f"store has such a tenant.{nearest(name, self.tenants)}"
+                    f"No receiver of this store has an entry {name!r}, and the log has no "
+                    f"notification of one.{self._names_of_entries(name)}"
                 )
+
+    def _names_of_entries(self, wrong: str) -> str:
+        """Return the sentences about known entries that follow one about a wrong name."""
+        names = self.known_entries.names
+        if not names:
+            return ""
+        hint = nearest(wrong, names)
+        return f" The names of the entries: {listed([*map(repr, names)])}.{hint}"
 
     def _require_log(self) -> SQLLog:
         """Return the log. Raises `ConfigurationError` without one."""
@@ -381,10 +401,10 @@ class SQLStore:
     def _verify(self) -> Statements:
         if missing := missing_file(self.database, self.schema):
             raise SchemaMismatch(missing)
-        return verify_tables(self.database, self.schema, self.tenants)
+        return verify_tables(self.database, self.schema, self.known_entries)
 
-    def _verify_tenants(self) -> None:
-        """Verify that the columns hold the values of the tenants, now or at the next use."""
+    def _verify_entries(self) -> None:
+        """Verify that the columns suit the entries, now or at the next use."""
         self._statements = self._verify() if self._verifies_at_once else None
 
     @property

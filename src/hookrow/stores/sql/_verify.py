@@ -9,11 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hookrow._arguments import collected
-from hookrow._core.column_rules import faults_of_nulls, first_of_each
+from hookrow._core.column_rules import fault_of_message_ids, faults_of_nulls, first_of_each
 from hookrow._core.corrections import (
     Table,
     change_model,
@@ -22,8 +21,9 @@ from hookrow._core.corrections import (
     map_role,
     notation_of,
 )
+from hookrow._core.known_entries import NO_ENTRIES, KnownEntries
 from hookrow._core.notation import Notation
-from hookrow._core.notification import EventTime, Key, Suppressible
+from hookrow._core.notification import EventTime, Suppressible
 from hookrow._core.schema import OWN_ROLES, TOUCH, WRITTEN, ModelRole, Role, Schema, nearest_name
 from hookrow._fault import Fault
 from hookrow.errors import ConfigurationError, SchemaMismatch
@@ -65,12 +65,10 @@ from hookrow.stores.sql._statements import STATEMENTS
 from hookrow.stores.sql._statements.base import Statements
 
 
-def verify(
-    database: Database, schema: Schema, tenants: Mapping[str, Key] = MappingProxyType({})
-) -> Statements:
+def verify(database: Database, schema: Schema, entries: KnownEntries = NO_ENTRIES) -> Statements:
     """Verify every table and column; return the statements on them.
 
-    The columns of tenants must hold the values of the `tenants`, which are named by their entries.
+    The columns must hold the tenants of the `entries`, and the message ids of their providers.
 
     Raises `SchemaMismatch` with all faults of the tables and of the mapping: what a table is
     verified for next, it is verified for although another table cannot be used, and although it
@@ -95,7 +93,7 @@ def verify(
         views = [name for name, each in found.items() if each.is_view]
         statements = STATEMENTS[dialect.name](RoleTables(corrected, columns, dialect, views=views))
         usable = _Usable(statements.tables, found)
-        faults += _faults_of_columns(connection, usable, columns, own_tables, tenants)
+        faults += _faults_of_columns(connection, usable, columns, own_tables, entries)
         faults += faults_of_keys(catalogue, statements.tables, usable.roles)
         if not faults and dialect.locks_rows:
             faults += _compile(catalogue, statements)
@@ -179,13 +177,13 @@ def _without_declarations(schema: Schema) -> Schema:
         for name, role in schema.roles.items()
         if isinstance(role, ModelRole)
     }
-    return replace(schema, **roles).written_in(schema.notation) if roles else schema
+    return schema.changed(**roles) if roles else schema
 
 
 def _corrected(schema: Schema, found: Mapping[str, _FoundRole]) -> Schema:
     """Return the schema with the roles as they should be."""
     roles: dict[str, Any] = {name: each.role for name, each in found.items()}
-    return schema if roles == schema.roles else replace(schema, **roles)
+    return schema if roles == schema.roles else schema.changed(**roles)
 
 
 def _completed(schema: Schema, name: str, found: _FoundRole) -> Columns:
@@ -247,7 +245,7 @@ def _faults_of_columns(
     usable: _Usable,
     columns_of_roles: Mapping[str, Columns],
     own_tables: Sequence[_FoundTable],
-    tenants: Mapping[str, Key],
+    entries: KnownEntries,
 ) -> Iterator[Fault]:
     """Yield the unsuitable columns of the roles' tables and of hookrow's own.
 
@@ -262,9 +260,10 @@ def _faults_of_columns(
         if usable.has(each.table, each.column)
     )
     found = [*faults_of_columns(schema, columns_of_roles)]
+    found += _faults_of_message_ids(schema, columns_of_roles, entries)
     needs = [*role_needs(schema, columns_of_roles)]
     for name, column in tables.tenants.items():
-        needs += tenant_needs(schema.roles[name].table, column, tenants)
+        needs += tenant_needs(schema.roles[name].table, column, entries.tenants)
     needs = [each for each in needs if usable.has(each.table, each.column.name)]
     columns = {role.table: columns_of_roles[name] for name, role in schema.roles.items()}
     for each in own_tables:
@@ -285,6 +284,23 @@ def _faults_of_columns(
         if usable.has(fault.table, fault.column):
             remedy = hints.get(fault.table) or change_model(schema, fault)
             yield replace(fault, remedy=remedy)
+
+
+def _faults_of_message_ids(
+    schema: Schema, columns: Mapping[str, Columns], entries: KnownEntries
+) -> Iterator[Fault]:
+    """Yield the fault of a text that is too short for the message ids of the entries."""
+    if schema.dispatches is None:
+        return
+    column = columns["dispatches"][schema.columns("dispatches")["provider_message_id"]]
+    if not column.holds_uuids:
+        fault = fault_of_message_ids(
+            schema.dispatches.table,
+            column,
+            entries.message_id_lengths,
+            "change its type to VARCHAR({length}), or to a longer one",
+        )
+        yield from filter(None, [fault])
 
 
 def _compile(catalogue: Catalogue, statements: Statements) -> Iterator[Fault]:
@@ -479,8 +495,7 @@ def _examine_role(catalogue: Catalogue, schema: Schema, name: str) -> _FoundRole
 
 
 def _with_role(schema: Schema, name: str, role: Role) -> Schema:
-    roles: dict[str, Any] = {name: role}
-    return replace(schema, **roles).written_in(schema.notation)
+    return schema.changed(**{name: role})
 
 
 def _denied(catalogue: Catalogue, schema: Schema, name: str, columns: Columns) -> Iterator[Fault]:
