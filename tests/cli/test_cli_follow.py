@@ -103,6 +103,18 @@ class TestCommand:
         assert entry["change_number"] > int(cursor)
         assert (entry["id"], entry["record_type"]) == (int(id_) + 1, "Open")
 
+    def test_changes_that_were_pruned(self, command: Command, database_url: str) -> None:
+        """The error has the cursor with which the command goes on."""
+        for message_id in ("m-ada", "m-eve"):
+            keep(database_url, testing.delivery(ADA, message_id, at=AT), CHANGED)
+        with closing(SQLStore(database_url)) as store:
+            assert store.prune(keep=timedelta(), sure=True) == 1
+        done = command.call("log", "--follow", "--after", 0, "--database-url", database_url)
+        assert done.returncode == 1
+        assert done.stderr.endswith(
+            "deleted from the log: compare all rows once, and continue after the cursor 1.\n"
+        )
+
     @pytest.mark.parametrize("more", [(), ("--follow", "--recipient", ADA)])
     def test_after_needs_follow_alone(
         self, command: Command, database_url: str, more: Sequence[str]

@@ -20,6 +20,7 @@ import django_host
 from copying import replace
 from databases import kind_of
 from hookrow import Bounced, Postmark, Receiver, Role, Schema, SchemaMismatch, Suppressed
+from hookrow._core.notation import Notation
 from hookrow._core.notification import Notification
 from hookrow._core.schema import SUPPRESSION
 from hookrow._receiver.recorder import record
@@ -71,6 +72,8 @@ class FailingField(models.TextField):
         return value.nothing
 
 
+_NO_SUPPRESSION = dict.fromkeys(SUPPRESSION)
+
 SCHEMA = Schema(
     subscribers=Role("crm.Pupil", {"suppression_changed_at": None}),
     dispatches=Role(
@@ -79,7 +82,7 @@ SCHEMA = Schema(
             "subscriber_id": "pupil",
             "bounced_at": "bounced_at",
             "bounce_type": "bounce_type",
-            **dict.fromkeys(SUPPRESSION),
+            **_NO_SUPPRESSION,
         },
     ),
     subscriptions=None,
@@ -221,6 +224,22 @@ def test_the_system_check_has_it_with_the_other_faults(empty_database_url: str) 
     assert "has no field 'pupils'. Did you mean 'pupil'?" in error.msg
     is_reported = "can hold 20 characters, but the message ids of postmark" in error.msg
     assert is_reported is kind_of(empty_database_url).keeps_lengths
+
+
+def test_the_lines_are_those_of_settings(empty_sqlite_url: str) -> None:
+    """Another fault of the mapping does not change the notation."""
+    schema = replace(
+        SCHEMA, dispatches=Role("crm.Letter", {"subscriber_id": "pupils", **_NO_SUPPRESSION})
+    ).written_in(Notation.DJANGO)
+    reason = models.CharField(max_length=40)
+    with (
+        host(empty_sqlite_url, "suppression_reason", reason) as alias,
+        pytest.raises(SchemaMismatch) as caught,
+    ):
+        DjangoStore(schema, alias)
+    assert 'Write "subscriber_id": "pupil".' in str(caught.value)
+    assert 'set "empty": "" in its role' in str(caught.value)
+    assert 'or map "suppression_reason": None to keep no reason.' in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from hookrow.stores import StoreError
 from hookrow.stores.sql import SQLStore
 from received import arrival
 from session import execute, read_blocks, read_files
-from times import NOON
+from times import DAY, NOON
 from wire import ADA, PATIENCE, eventually
 
 PAGE = "docs/how-to/outbox.md"
@@ -123,6 +123,10 @@ class Consumer:
             finally:
                 process.kill()
 
+    def run(self, file: str) -> None:
+        """Run another file of the page."""
+        run([sys.executable, file], check=True, cwd=self._folder, env=self._environment)
+
     @property
     def received(self) -> list[str]:
         """The changes that it has passed to the CRM: the cursor and the address of each."""
@@ -218,6 +222,25 @@ def test_a_database_that_is_locked(sqlite_url: str, tmp_path: Path) -> None:
         eventually(lambda: positions(sqlite_url) == [cursor])
     assert len(consumer.received) > 1
     assert {*consumer.received} == {f"{cursor} {ADA}"}
+
+
+def test_a_consumer_that_misses_changes(
+    database_url: str, consumer: Consumer, store: SQLStore
+) -> None:
+    """It ends, until all rows have been compared; then it continues."""
+    consumer.create_cursors()
+    for email in (ADA, "bob@example.com"):
+        record(store, {email: RECORDED}, lambda: None)
+    execute_sql(database_url, "INSERT INTO hookrow_subscribers (email) VALUES ('eve@example.com')")
+    assert store.prune(keep=DAY, sure=True) == 1
+    with consumer.running() as process:
+        assert process.wait(PATIENCE) == 1
+    assert "MissingChanges: Changes from before the first cursor have been" in consumer.printed
+    consumer.run("restart.py")
+    assert consumer.received == ["1 eve@example.com"]
+    with consumer.running():
+        eventually(lambda: len(consumer.received) == 2)
+    assert consumer.received[1] == "2 bob@example.com"
 
 
 def positions(url: str) -> list[int]:

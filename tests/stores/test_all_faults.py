@@ -14,6 +14,7 @@ from copying import replace
 from databases import kind_of
 from engines import opened, run
 from hookrow import Fault, Role, Schema, SchemaMismatch, Suppressed
+from hookrow._core.notation import Notation
 from hookrow._core.schema import SUPPRESSION
 from hookrow._receiver.recorder import record
 from hookrow.stores import Unavailable
@@ -280,6 +281,40 @@ def test_faults_of_all_stages(empty_database_url: str) -> None:
     for text in expected:
         assert any(each.startswith(text) for each in found), found
     assert len(found) == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("notation", "no_log", "touch", "correction"),
+    [
+        (
+            Notation.PYTHON,
+            "set Schema(log=None)",
+            "touch=None",
+            "in the Schema:\n\nsubscribers=Role(",
+        ),
+        (
+            *(Notation.TOML, "set `log = false` in [tables] in hookrow.toml", "touch = false"),
+            "in hookrow.toml:\n\n[tables.subscribers]",
+        ),
+        (
+            *(Notation.DJANGO, "set HOOKROW['LOG'] to False", '"touch": None'),
+            "in HOOKROW['TABLES']:\n\n\"subscribers\": {",
+        ),
+    ],
+)
+def test_every_line_is_in_the_notation_of_the_mapping(
+    empty_database_url: str, notation: Notation, no_log: str, touch: str, correction: str
+) -> None:
+    """Also those about hookrow's own tables, and about columns that exist."""
+    url = empty_database_url
+    create_ordinary(url)
+    run(url, "ALTER TABLE people ADD COLUMN version integer NOT NULL DEFAULT 0")
+    people = replace(ORDINARY.subscribers, touch="version")
+    error = mismatch(url, replace(ORDINARY, subscribers=people, log="kept").written_in(notation))
+    texts = [f"{each.text} {each.remedy}" for each in error.faults]
+    assert sum(no_log in each for each in texts) == 1
+    assert sum(f"write {touch}." in each for each in texts) == 1
+    assert error.correction.startswith(f"To correct the mapping, write {correction}")
 
 
 DISPATCHES = Role(

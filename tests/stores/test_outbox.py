@@ -1,5 +1,6 @@
 """The changes of rows that a consumer reads after a cursor: it misses none of them."""
 
+import pickle
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -16,6 +17,7 @@ from hookrow._core.log_entry import LogEntry
 from hookrow._core.result import Result
 from hookrow.stores import MissingChanges
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql._change_numbers import ChangeNumbers
 from hookrow.stores.sql._dialects import DIALECTS
 from times import DAY, NOON
 
@@ -105,30 +107,78 @@ def test_an_entry_that_is_being_recorded_again_is_a_later_change(
 
 
 def test_changes_that_were_pruned_are_reported(home: Home) -> None:
-    """A consumer that has read them all continues; a new one begins with the oldest left."""
+    """A consumer that has read them all continues, and others learn after which cursor to."""
     keep(home, *map(on_day, range(1, 6)))
     first, *_, last = home.store.changes()
     assert prune(home, last=3) == 3
-    with pytest.raises(MissingChanges, match=f"Changes after the cursor {first.cursor} have been"):
-        home.store.changes(first.cursor)
     third = last.cursor - 2
-    assert numbers(home, third) == numbers(home) == [4, 5]
+    assert numbers(home, third) == [4, 5]
+    for cursor, since in {
+        first.cursor: f"after the cursor {first.cursor}",
+        0: "from before the first cursor",
+    }.items():
+        with pytest.raises(MissingChanges) as caught:
+            home.store.changes(cursor)
+        assert caught.value.continue_after == third
+        assert str(caught.value) == (
+            f"Changes {since} have been deleted from the log: compare all rows once, and continue "
+            f"after the cursor {third}."
+        )
 
 
-def test_pruning_numbers_changes_that_no_consumer_has_read(home: Home) -> None:
+def test_changes_without_a_number_that_were_pruned(home: Home) -> None:
+    """A consumer learns of them, also if it has read all that had a number."""
     keep(home, on_day(1))
     [first] = home.store.changes()
     keep(home, *map(on_day, (2, 3, 4)))
     assert prune(home, last=3) == 3
-    with pytest.raises(MissingChanges):
+    with pytest.raises(MissingChanges) as caught:
         home.store.changes(first.cursor)
+    assert numbers(home, caught.value.continue_after) == [4]
 
 
-def test_nothing_is_numbered_without_a_consumer(home: Home) -> None:
-    keep(home, *map(on_day, (1, 2, 3)))
+def test_a_consumer_that_never_read_anything(home: Home) -> None:
+    """It learns of what was pruned before its first change, whenever it began."""
+    assert numbers(home) == []
+    keep(home, *map(on_day, (1, 2, 3, 4)))
     assert prune(home, last=1) == 1
     assert home.run("SELECT DISTINCT change_number FROM hookrow_notifications") == [(0,)]
-    assert numbers(home) == [2, 3]
+    with pytest.raises(MissingChanges) as caught:
+        home.store.changes()
+    begun = caught.value.continue_after
+    assert prune(home, last=2) == 1  # before it has read after that cursor
+    with pytest.raises(MissingChanges) as caught:
+        home.store.changes(begun)
+    assert numbers(home, caught.value.continue_after) == [3, 4]
+
+
+def test_pruning_what_is_no_change(home: Home) -> None:
+    keep(home, parked(1, minutes=1), on_day(9))
+    assert prune(home, last=3) == 1
+    assert numbers(home) == [9]
+
+
+@ON_SERVERS
+def test_a_change_that_is_made_while_it_is_pruned(home: Home, other: SQLStore) -> None:
+    """It stays, because the transaction that prunes has not recorded that it was deleted."""
+    keep(home, on_day(1), on_day(9))
+    first, last = home.store.changes()
+    log, numbering = reader(home), ChangeNumbers(home.store.database.dialect, home.store.schema)
+    with log._database.transaction() as connection:
+        where = numbering.note_deletion(connection, "id = %s", [first.entry.id])
+        with other.transaction() as transaction:
+            transaction.write((), [on_day(1)])
+        assert (
+            connection.execute(f"DELETE FROM hookrow_notifications WHERE {where}", [first.entry.id])
+            == 0
+        )
+    assert numbers(home, last.cursor) == [1]
+
+
+def test_the_error_survives_pickling() -> None:
+    """Celery sends it to another process."""
+    error = pickle.loads(pickle.dumps(MissingChanges("Gone.", 7)))
+    assert (str(error), error.continue_after) == ("Gone.", 7)
 
 
 def test_an_erased_person_leaves_the_change(home: Home) -> None:
@@ -141,8 +191,9 @@ def test_an_erased_person_leaves_the_change(home: Home) -> None:
 def test_a_cursor_of_another_log(home: Home) -> None:
     keep(home, entry(1))
     [change] = home.store.changes()
-    with pytest.raises(MissingChanges, match="later than the last change"):
+    with pytest.raises(MissingChanges, match="later than the last change") as caught:
         home.store.changes(change.cursor + 1)
+    assert numbers(home, caught.value.continue_after) == [1]
 
 
 def test_a_log_without_its_table_of_values(home: Home) -> None:

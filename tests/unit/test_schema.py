@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from hookrow._core.notation import Notation
 from hookrow._core.notification import KNOWN_REASONS, Suppressible
 from hookrow._core.schema import Role, Schema, nearest
 from hookrow._core.schema_values import schema_of
@@ -241,6 +242,59 @@ def test_all_faults_of_a_schema_are_reported_at_once() -> None:
     ]
     assert all(map(str.startswith, texts, beginnings))
     assert str(caught.value).split("\n- ") == ["8 faults:", *texts]
+
+
+@pytest.mark.parametrize(
+    ("role", "texts"),
+    [
+        (
+            {"table": "crm.Person", "suppressed_at": "muted_at"},
+            [
+                (
+                    "the role 'subscribers' has the column 'suppressed_at' beside its table: write "
+                    '"columns": {"suppressed_at": "muted_at"}.'
+                )
+            ],
+        ),
+        (
+            {"tabel": "crm.Person", "columns": {"email": "mail"}, "suppression_reason": False},
+            [
+                (
+                    "the role 'subscribers' has the column 'suppression_reason' beside its table: "
+                    'write "columns": {"email": "mail", "suppression_reason": None}.'
+                ),
+                "unknown key of a role 'tabel'. Did you mean 'table'?",
+            ],
+        ),
+        (
+            {"model": "crm.Person", "email": "mail"},
+            [
+                (
+                    "the role 'subscribers' has the column 'email' beside its table: write "
+                    '"columns": {"email": "mail"}.'
+                ),
+                (
+                    "the role 'subscribers' names its model with the key 'model': write "
+                    '"table": "crm.Person".'
+                ),
+            ],
+        ),
+        (
+            "crm.Person",
+            [
+                (
+                    "the role 'subscribers' has no table: write "
+                    '"subscribers": {"table": "crm.Person"}.'
+                ),
+            ],
+        ),
+    ],
+)
+def test_a_role_of_django_that_is_written_wrongly(role: object, texts: Sequence[str]) -> None:
+    """The error has the lines to write, with the columns that are in the right place."""
+    with pytest.raises(ConfigurationError) as caught:
+        schema_of({"subscribers": role}, Notation.DJANGO)
+    assert [each.text for each in caught.value.faults] == [*texts]
 
 
 def test_all_faults_of_a_role_are_reported_at_once() -> None:

@@ -75,7 +75,17 @@ PYTHON = re.compile(r"\b(None|True|False|Role|Schema)\b|\w=|\{'")
         ("sweep = 'maybe'", "sweep: 'maybe' is not a valid boolean"),
         ("secret = hunter2", "cannot be read"),
         ("tables = 5", "[tables]: Expected `object`, got `int`"),
-        ("[tables]\nsubscribers = 'people'", "the role 'subscribers' has no table: set"),
+        (
+            "[tables]\nsubscribers = 'people'",
+            "the role 'subscribers' has no table: write subscribers = { table = \"people\" }.",
+        ),
+        (
+            f"{PEOPLE}email = 'address'\nsuppression_reason = false",
+            (
+                "the role 'subscribers' has the columns 'email' and 'suppression_reason' beside "
+                'its table: write columns = { email = "address", suppression_reason = false }.'
+            ),
+        ),
         ("[tables]\ndispatches = false", "or turn off `subscriptions` in the same way."),
         ("[tables.subscribers]\ntabel = 'people'", "'tabel'. Did you mean 'table'?"),
         (f"{PEOPLE}columns = {{ emial = 'x' }}", "no column 'emial'. Did you mean 'email'?"),

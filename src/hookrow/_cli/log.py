@@ -119,7 +119,7 @@ def filters(command: F) -> F:
     "--after",
     type=click.IntRange(0),
     metavar="CURSOR",
-    help="With --follow: list the changes of rows after this cursor, 0 for all, missing none.",
+    help="With --follow: list the changes of rows after this cursor, 0 for all ever, missing none.",
 )
 @JSON
 @DATABASE_URL

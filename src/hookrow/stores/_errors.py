@@ -79,4 +79,15 @@ class SchemaChanged(Unavailable):
 
 
 class MissingChanges(HookrowError):
-    """Changes after a cursor were deleted, or the cursor is not one of this log."""
+    """Changes after a cursor were deleted, or the cursor is not one of this log.
+
+    What they changed is in the rows: compare all of them once, and continue after the cursor
+    `continue_after`, before which all deleted changes are.
+    """
+
+    continue_after: int
+    """The cursor after which to continue once the rows have been compared."""
+
+    def __init__(self, text: str, continue_after: int = 0) -> None:
+        super().__init__(text)
+        self.continue_after = continue_after

@@ -8,7 +8,8 @@ numbers the entries that it finds committed. All numbering transactions lock one
 after all lower ones, whatever transactions are open meanwhile. On a cluster, of two transactions
 that number on different nodes, the certification lets only one commit, because both change the row.
 
-Nothing is numbered until the first consumer reads.
+Nothing is numbered until the first consumer reads. If changes without a number are deleted before
+that, they take one number together, so that the consumer learns of them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from hookrow.stores.sql._scripts import META_TABLE
 _LAST, _PRUNED = "changes_last", "changes_pruned"
 """Names in `hookrow_meta`: the last number, and the highest number of a deleted entry."""
 
-HAS_NUMBER = f"(change_number IS NULL OR change_number > {UNNUMBERED})"
+_HAS_NUMBER = f"(change_number IS NULL OR change_number > {UNNUMBERED})"
 """The condition of the entries that have no change without a number."""
 
 
@@ -53,15 +54,6 @@ class ChangeNumbers:
         values = {name: int(value) for name, value in connection.fetch(sql, [_LAST, _PRUNED])}
         return NumberBounds(values.get(_LAST, 0), values.get(_PRUNED, 0))
 
-    def are_used(self, connection: Connection) -> bool:
-        """Return whether a consumer has read changes; False if the table of the bounds is missing.
-
-        A host's log may lack it.
-        """
-        if catalogue_of(connection, self._dialect).own_name(self._record) is None:
-            return False
-        return self.bounds(connection).last > 0
-
     def assign(self, connection: Connection) -> int:
         """Assign numbers to committed changes that have none, in a transaction; return how many.
 
@@ -76,9 +68,7 @@ class ChangeNumbers:
         )
         if not connection.fetch(f"{pending} 1"):
             return 0
-        for name in (_LAST, _PRUNED):
-            connection.execute(self._insert({}), [name, "0"])
-        last = self.bounds(connection, self._dialect.for_update).last
+        last = self._lock(connection).last
         rows = connection.fetch(f"{pending} {IDS_PER_BATCH} {self._dialect.skip_locked}")
         if not rows:
             return 0
@@ -92,16 +82,32 @@ class ChangeNumbers:
         self._save(connection, _LAST, ids[-1] + offset)
         return len(ids)
 
-    def note_deletion(self, connection: Connection, where: str, values: Sequence[Any]) -> None:
-        """Record that entries with a number which meet a condition are deleted by a transaction.
+    def note_deletion(self, connection: Connection, where: str, values: Sequence[Any]) -> str:
+        """Record that a transaction deletes the entries that meet a condition.
 
-        No entry is numbered until its end.
+        Returns the condition to use, which excludes a change that is made meanwhile. No entry is
+        numbered until the end of the transaction. Nothing is recorded without the table of the
+        bounds, which a host's log may lack: no consumer can read its changes.
         """
-        pruned = self.bounds(connection, self._dialect.for_update).pruned
-        sql = f"SELECT max(change_number) FROM {self._log} WHERE {where}"
-        ((highest,),) = connection.fetch(sql, values)
+        if catalogue_of(connection, self._dialect).own_name(self._record) is None:
+            return where
+        last, pruned = self._lock(connection)
+        sql = f"SELECT min(change_number), max(change_number) FROM {self._log} WHERE {where}"
+        ((lowest, highest),) = connection.fetch(sql, values)
+        if lowest == UNNUMBERED:
+            # All of them together take the next number, so that every cursor is before it.
+            self._save(connection, _LAST, last + 1)
+            self._save(connection, _PRUNED, last + 1)
+            return where
         if highest is not None and highest > pruned:
             self._save(connection, _PRUNED, highest)
+        return f"{where} AND {_HAS_NUMBER}"
+
+    def _lock(self, connection: Connection) -> NumberBounds:
+        """Return the bounds, whose rows are locked until the end of the transaction."""
+        for name in (_LAST, _PRUNED):
+            connection.execute(self._insert({}), [name, "0"])
+        return self.bounds(connection, self._dialect.for_update)
 
     def _save(self, connection: Connection, name: str, number: int) -> None:
         change = self._insert({"value": self._dialect.new("value")})

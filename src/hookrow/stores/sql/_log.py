@@ -55,7 +55,7 @@ from hookrow.stores._log import (
 )
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._catalogues.base import Lock
-from hookrow.stores.sql._change_numbers import HAS_NUMBER, ChangeNumbers
+from hookrow.stores.sql._change_numbers import ChangeNumbers
 from hookrow.stores.sql._connections import Connection, Database
 from hookrow.stores.sql._dialects.base import Dialect, read_time, utc
 from hookrow.stores.sql._hours import ONE_HOUR, RECOVERED, HourlyCounts
@@ -371,8 +371,8 @@ class SQLLog:
         later are kept, because they may still be retried. Bodies of entries that were not recorded
         are only deleted with the entry, because they can be replayed. If entries are counted by
         hour, those that are not counted yet are kept, too, and the newest one, because SQLite would
-        reuse its id. If a consumer reads changes, those without a number are numbered or kept. Ends
-        early if another process is pruning.
+        reuse its id. A consumer that has not read a deleted change learns of it. Ends early if
+        another process is pruning.
         """
         self._verified()
         with self._database.reading() as connection:
@@ -383,7 +383,6 @@ class SQLLog:
         else:
             prune, where = self._delete, _OVER
             values.append(self._dialect.write(parked_before))
-            self._assign_all_numbers()
             if self._count_all_hours():
                 where += f" AND id <= %s AND NOT ({RECOVERED})"
                 values.append(self._last_deletable())
@@ -703,15 +702,18 @@ class SQLLog:
                 ]
             # Read last, so that it shows every deletion of an entry that the page lacks.
             last, pruned = self._numbers.bounds(connection)
-        if 0 < after < pruned:
+        continued = f"compare all rows once, and continue after the cursor {pruned}"
+        if after < pruned:
+            since = f"after the cursor {after}" if after else "from before the first cursor"
             raise MissingChanges(
-                f"Changes after the cursor {after} have been deleted from the log, up to {pruned}: "
-                "compare all rows once, and continue after 0, with the oldest change that is left."
+                f"Changes {since} have been deleted from the log: {continued}.", pruned
             )
         if after > last:
             raise MissingChanges(
-                f"The cursor {after} is later than the last change, {last}: the log is another "
-                "one, was restored from a backup, or is that of a server that lags."
+                f"The cursor {after} is later than the last change, {last}: if the server lags, "
+                "try again; if the log is another one, or was restored from a backup, "
+                f"{continued}.",
+                pruned,
             )
         return page
 
@@ -720,26 +722,14 @@ class SQLLog:
         with self._transaction() as connection:
             return self._numbers.assign(connection)
 
-    def _assign_all_numbers(self) -> None:
-        """Assign numbers to all changes if a consumer reads them."""
-        with self._database.reading() as connection:
-            are_used = self._numbers.are_used(connection)
-        while are_used and _retried(self._assign_numbers) == IDS_PER_BATCH:
-            sleep(TASK_PAUSE)
-
     def _delete_bodies(self, connection: Connection, values: Sequence[Any], *, where: str) -> int:
         """Delete the bodies of the entries that meet a condition; return their number."""
         return connection.execute(f"UPDATE {self._table} SET body = NULL WHERE {where}", values)
 
     def _delete(self, connection: Connection, values: Sequence[Any], *, where: str) -> int:
         """Delete the entries that meet a condition; return their number."""
-        if are_used := self._numbers.are_used(connection):
-            where = f"{where} AND {HAS_NUMBER}"
-            self._numbers.note_deletion(connection, where, values)
-        count = connection.execute(f"DELETE FROM {self._table} WHERE {where}", values)
-        if not are_used and self._numbers.are_used(connection):
-            raise Conflict("The first consumer has begun to read the changes.")
-        return count
+        where = self._numbers.note_deletion(connection, where, values)
+        return connection.execute(f"DELETE FROM {self._table} WHERE {where}", values)
 
     def _prune_batch(
         self, prune: Callable[..., int], values: Sequence[Any], low: int, high: int

@@ -238,19 +238,21 @@ class SQLStore:
 
         A change is an entry of the log whose notification changed rows, with its cursor. Fewer are
         returned if their bodies are large, and never more than 1,000. The next call passes the
-        cursor of the last change that was processed; 0 stands for the oldest change in the log. A
-        change that is committed later never comes before a cursor that was returned, whatever
-        transactions, processes and nodes of a cluster record at the same time. An entry that is
-        recorded again, because its notification was repeated, retried or replayed, is another
-        change, with a new cursor; only the last one is kept. Two changes that were recorded at
-        about the same time may be in either order: read the rows, instead of applying the entries.
+        cursor of the last change that was processed; 0 is before the first change that the log has
+        ever had. A change that is committed later never comes before a cursor that was returned,
+        whatever transactions, processes and nodes of a cluster record at the same time. An entry
+        that is recorded again, because its notification was repeated, retried or replayed, is
+        another change, with a new cursor; only the last one is kept. Two changes that were recorded
+        at about the same time may be in either order: read the rows, instead of applying the
+        entries.
 
         Several consumers may read, each with its own cursor. The method writes the cursors to
         the log, and may wait for the database: in an event loop, call it with `asyncio.to_thread`;
         in Django, outside of `atomic`.
 
-        Raises `MissingChanges` if a change after the cursor was deleted by `prune`, or if the
-        cursor is later than the last change; `ConfigurationError` without a log, or if an argument
+        Raises `MissingChanges`, which has the cursor after which to continue, if a change after the
+        cursor was deleted by `prune`, or if the cursor is later than the last change;
+        `ConfigurationError` without a log, or if an argument
         is no such number; and a `StoreError`.
         """
         check_cursor("after", after)

@@ -186,22 +186,25 @@ UPDATE `hookrow_notifications` SET body = NULL WHERE last_received_at < %s AND b
 SELECT min(received_at) FROM `hookrow_notifications` WHERE id BETWEEN %s AND %s;
 
 -- prune
-SELECT name, value FROM `hookrow_meta` WHERE name IN (%s, %s) ORDER BY name ;
-
--- prune
 SELECT coalesce((SELECT CAST(value AS SIGNED) FROM `hookrow_meta` WHERE name = 'hours_watermark'), 0), (SELECT coalesce(max(id), 0) FROM `hookrow_notifications`);
 
 -- prune
-DELETE FROM `hookrow_notifications` WHERE last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id <= %s AND NOT (first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL) AND id BETWEEN %s AND %s;
+SELECT name, value FROM `hookrow_meta` WHERE name IN (%s, %s) ORDER BY name FOR UPDATE;
+
+-- prune
+SELECT min(change_number), max(change_number) FROM `hookrow_notifications` WHERE last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id <= %s AND NOT (first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL) AND id BETWEEN %s AND %s;
+
+-- prune
+DELETE FROM `hookrow_notifications` WHERE last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id <= %s AND NOT (first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL) AND id BETWEEN %s AND %s AND (change_number IS NULL OR change_number > 0);
 
 -- changes
 SELECT id, change_number FROM `hookrow_notifications` WHERE change_number > %s ORDER BY change_number LIMIT 10;
 
 -- changes
-SELECT id FROM `hookrow_notifications` WHERE change_number < 1 ORDER BY change_number, id LIMIT 1;
+SELECT name, value FROM `hookrow_meta` WHERE name IN (%s, %s) ORDER BY name ;
 
 -- changes
-SELECT name, value FROM `hookrow_meta` WHERE name IN (%s, %s) ORDER BY name FOR UPDATE;
+SELECT id FROM `hookrow_notifications` WHERE change_number < 1 ORDER BY change_number, id LIMIT 1;
 
 -- changes
 SELECT id FROM `hookrow_notifications` WHERE change_number < 1 ORDER BY change_number, id LIMIT 1000 FOR UPDATE SKIP LOCKED;
@@ -211,12 +214,6 @@ UPDATE JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given STRAIGHT_
 
 -- changes
 SELECT id, octet_length(body) FROM `hookrow_notifications` WHERE id IN (SELECT value FROM JSON_TABLE(%s, '$[*]' COLUMNS (value bigint PATH '$')) AS given) ORDER BY change_number;
-
--- prune for a consumer
-SELECT max(change_number) FROM `hookrow_notifications` WHERE last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id <= %s AND NOT (first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL) AND id BETWEEN %s AND %s AND (change_number IS NULL OR change_number > 0);
-
--- prune for a consumer
-DELETE FROM `hookrow_notifications` WHERE last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id <= %s AND NOT (first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL) AND id BETWEEN %s AND %s AND (change_number IS NULL OR change_number > 0);
 
 -- forget
 UPDATE `hookrow_notifications` SET recipient = NULL, body = NULL, reason = NULL, retry_at = NULL WHERE recipient = %s AND id BETWEEN %s AND %s;

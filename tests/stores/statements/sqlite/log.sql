@@ -157,16 +157,19 @@ UPDATE "hookrow_notifications" SET body = NULL WHERE last_received_at < %s AND b
 SELECT min(received_at) FROM "hookrow_notifications" WHERE id BETWEEN %s AND %s;
 
 -- prune
+SELECT coalesce((SELECT CAST(value AS bigint) FROM "hookrow_meta" WHERE name = 'hours_watermark'), 0), (SELECT coalesce(max(id), 0) FROM "hookrow_notifications");
+
+-- prune
 SELECT name FROM "main".sqlite_master WHERE type IN ('table', 'view') AND name = %s COLLATE NOCASE;
 
 -- prune
 SELECT name, value FROM "hookrow_meta" WHERE name IN (%s, %s) ORDER BY name ;
 
 -- prune
-SELECT coalesce((SELECT CAST(value AS bigint) FROM "hookrow_meta" WHERE name = 'hours_watermark'), 0), (SELECT coalesce(max(id), 0) FROM "hookrow_notifications");
+SELECT min(change_number), max(change_number) FROM "hookrow_notifications" WHERE last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id <= %s AND NOT (first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL) AND id BETWEEN %s AND %s;
 
 -- prune
-DELETE FROM "hookrow_notifications" WHERE last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id <= %s AND NOT (first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL) AND id BETWEEN %s AND %s;
+DELETE FROM "hookrow_notifications" WHERE last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id <= %s AND NOT (first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL) AND id BETWEEN %s AND %s AND (change_number IS NULL OR change_number > 0);
 
 -- changes
 SELECT id, change_number FROM "hookrow_notifications" WHERE change_number > %s ORDER BY change_number LIMIT 10;
@@ -182,12 +185,6 @@ UPDATE "hookrow_notifications" SET change_number = id + 0 WHERE id IN (SELECT va
 
 -- changes
 SELECT id, length(body) FROM "hookrow_notifications" WHERE id IN (SELECT value FROM json_each(%s)) ORDER BY change_number;
-
--- prune for a consumer
-SELECT max(change_number) FROM "hookrow_notifications" WHERE last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id <= %s AND NOT (first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL) AND id BETWEEN %s AND %s AND (change_number IS NULL OR change_number > 0);
-
--- prune for a consumer
-DELETE FROM "hookrow_notifications" WHERE last_received_at < %s AND (retry_at IS NULL OR received_at < %s) AND id <= %s AND NOT (first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL) AND id BETWEEN %s AND %s AND (change_number IS NULL OR change_number > 0);
 
 -- forget
 UPDATE "hookrow_notifications" SET recipient = NULL, body = NULL, reason = NULL, retry_at = NULL WHERE recipient = %s AND id BETWEEN %s AND %s;
