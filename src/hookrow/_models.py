@@ -139,7 +139,11 @@ class Model(ABC):
 
 
 def read_model(given: Any) -> Model:  # noqa: ANN401 - anything, which is rejected
-    """Return what the class of a model declares. Raises `ConfigurationError` for anything else."""
+    """Return what the class of a model declares.
+
+    Raises `ConfigurationError` for anything else, and `UnsuitableClass` for a model that cannot be
+    mapped.
+    """
     if not isclass(given):
         _reject_object(given)
     django, orm = sys.modules.get("django.db.models"), sys.modules.get("sqlalchemy.orm")
@@ -167,15 +171,25 @@ def _reject_object(given: Any) -> NoReturn:  # noqa: ANN401 - anything
     reject(_ARGUMENT, _A_MODEL, given, f"Role.of({cls.__name__})" if is_object else _OF_PERSON)
 
 
-def _refuse_class(cls: type, mistake: str) -> NoReturn:
-    raise ConfigurationError(f"Role.of({cls.__name__}): the class {mistake}.")
+class UnsuitableClass(ConfigurationError):
+    """The class of a model cannot be mapped. `instead` is the one to map, if it is known."""
+
+    def __init__(self, text: str, instead: type[Any] | None = None) -> None:
+        super().__init__(text)
+        self.instead = instead
+
+
+def _refuse_class(cls: type, mistake: str, instead: type[Any] | None = None) -> NoReturn:
+    raise UnsuitableClass(f"Role.of({cls.__name__}): the class {mistake}.", instead)
 
 
 def _refuse_abstract(cls: type, is_mapped: Callable[[Any], bool]) -> NoReturn:
     """Refuse an abstract class, with the names of those to map instead."""
-    named = [each.__name__ for each in _below(cls) if is_mapped(each)]
-    example = f", such as {listed(named, 'or')}" if named else ""
-    _refuse_class(cls, f"is abstract: map a class that inherits from it{example}")
+    found = [each for each in _below(cls) if is_mapped(each)]
+    names = [each.__name__ for each in found]
+    example = f", such as {listed(names, 'or')}" if names else ""
+    mistake = f"is abstract: map a class that inherits from it{example}"
+    _refuse_class(cls, mistake, found[0] if len(found) == 1 else None)
 
 
 def _below(cls: type) -> Iterator[type]:
@@ -407,7 +421,8 @@ def _read_django(cls: type[Any]) -> Model:
     if meta.abstract:
         _refuse_abstract(cls, _is_model_of_project)
     if meta.swapped:
-        _refuse_class(cls, f"is replaced with {meta.swapped!r} by the settings: map that model")
+        mistake = f"is replaced with {meta.swapped!r} by the settings: map that model"
+        _refuse_class(cls, mistake, _replacement(meta))
     parents = {each.model.__name__ for each in meta.concrete_fields} - {
         meta.concrete_model.__name__
     }
@@ -426,6 +441,15 @@ def _read_django(cls: type[Any]) -> Model:
     table = meta.db_table.strip('"').replace('"."', ".")  # `"crm"."people"` names a schema, too
     declared = {each.column: _declared_field(each) for each in meta.concrete_fields}
     return _DjangoModel(cls, table, fields, fields, key, meta.label, declared)
+
+
+def _replacement(meta: Any) -> type[Any] | None:  # noqa: ANN401 - the options of a model
+    """Return the model with which the settings replace another, if it is defined."""
+    try:
+        found: type[Any] = meta.apps.get_model(meta.swapped)
+    except LookupError:
+        return None
+    return found
 
 
 _KINDS_OF_FIELDS = {

@@ -231,7 +231,7 @@ def test_the_lines_are_those_of_settings(empty_sqlite_url: str) -> None:
     schema = replace(
         SCHEMA, dispatches=Role("crm.Letter", {"subscriber_id": "pupils", **_NO_SUPPRESSION})
     ).written_in(Notation.DJANGO)
-    reason = models.CharField(max_length=40)
+    reason: models.Field[Any, Any] = models.CharField(max_length=40)
     with (
         host(empty_sqlite_url, "suppression_reason", reason) as alias,
         pytest.raises(SchemaMismatch) as caught,

@@ -285,5 +285,22 @@ def test_a_mistake_is_an_error_with_the_line_to_write(
 
 @override_settings(AUTH_USER_MODEL="crm.Person")
 def test_a_model_that_the_settings_replace() -> None:
-    with pytest.raises(ConfigurationError, match=r"of\(User\): the class is replaced with 'crm.Pe"):
+    """Its attributes are those of the model that takes its place, whose faults are reported."""
+    user = apps.get_model("auth.User")
+    with pytest.raises(ConfigurationError) as caught:
+        Schema(subscribers=role_of(user, tenant=user.email), dispatches=role_of(Dated))
+    beginnings = [
+        "Role.of(User): the class is replaced with 'crm.Person' by the settings: map that model.",
+        "`tenant` of Role.of(Person) is User.email, an attribute of another class: write tenant=",
+        "The role 'subscribers' needs email and suppressed_at, and Person has no attributes with ",
+        "Role.of(Dated): the class is abstract: map a class that inherits from it.",
+    ]
+    texts = [each.text for each in caught.value.faults]
+    assert all(map(str.startswith, texts, beginnings))
+    assert len(texts) == len(beginnings)
+
+
+@override_settings(AUTH_USER_MODEL="nothing.Person")
+def test_a_model_that_the_settings_replace_with_none() -> None:
+    with pytest.raises(ConfigurationError, match=r"the class is replaced with 'nothing.Person'"):
         of(apps.get_model("auth.User"))

@@ -619,6 +619,81 @@ def test_the_mistakes_of_all_roles_are_in_one_error() -> None:
     assert "Its other attribute is code." in caught.value.faults[-1].text
 
 
+def test_a_class_that_cannot_be_mapped_hides_no_other_fault() -> None:
+    """The faults of other roles are in the same error, and none that follow from this one."""
+    with pytest.raises(ConfigurationError) as caught:
+        Schema(
+            subscribers=role_of(Base, tenant="team_id"),
+            dispatches=role_of(Open, subscriber_id=Open.person, tenant="code"),
+            subscriptions=role_of(Queried),
+            record=("click",),
+        )
+    beginnings = [
+        "The argument of Role.of() must be the class of a model, which has a table, not the class",
+        "`subscriber_id` of Role.of(Open) is Open.person, ",
+        "The role 'dispatches' needs provider_message_id and delivered_at, ",
+        "Role.of(Queried): the class is mapped to a query, not to a table: ",
+        "`record` has 'click', but ",
+    ]
+    assert all(map(str.startswith, [each.text for each in caught.value.faults], beginnings))
+    assert len(caught.value.faults) == len(beginnings)
+
+
+def test_dispatches_that_cannot_be_mapped() -> None:
+    """Whether they have columns for optional records is not known."""
+    with pytest.raises(ConfigurationError) as caught:
+        Schema(dispatches=role_of(7), record=("click",))
+    assert [each.text for each in caught.value.faults] == [
+        (
+            "The argument of Role.of() must be the class of a model, not 7: write "
+            "Role.of(Person, email=Person.address)."
+        )
+    ]
+
+
+class OnlyBase(DeclarativeBase):
+    """A base of one abstract class."""
+
+
+class Account(OnlyBase):
+    """An abstract class, with one class that inherits from it."""
+
+    __abstract__ = True
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    login: Mapped[str]
+
+
+class Member(Account):
+    """The class to map."""
+
+    __tablename__ = "members"
+
+    suppressed_at: Mapped[datetime | None]
+
+
+@pytest.mark.filterwarnings("ignore:Unmanaged access of declarative attribute")
+def test_the_attributes_of_an_abstract_class() -> None:
+    """They are those of the only class to map instead, and its other faults are reported, too."""
+    with pytest.raises(ConfigurationError) as caught:
+        Schema(subscribers=role_of(Account, tenant=Account.id))
+    assert [each.text for each in caught.value.faults] == [
+        (
+            "Role.of(Account): the class is abstract: map a class that inherits from it, such as "
+            "Member."
+        ),
+        (
+            "`tenant` of Role.of(Member) is an attribute of a mixin or of an abstract class: write "
+            "tenant=Member.id."
+        ),
+        (
+            "The role 'subscribers' needs email, and Member has no attribute with this name: write "
+            "Role.of(Member, email=Member.<attribute>, ...). Its other attribute is login. If none "
+            "of them is meant, add email to it."
+        ),
+    ]
+
+
 class Wrapped(TypeDecorator[str]):
     """A type of the host, whose values are shorter than those that it gets."""
 

@@ -13,13 +13,13 @@ from functools import cached_property
 from inspect import isclass
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, get_args
 
-from hookrow._arguments import collected, reject, rejection
+from hookrow._arguments import collected, rejection
 from hookrow._core.changes import WRITES
 from hookrow._core.notation import Notation
 from hookrow._core.notification import KNOWN_REASONS, Suppressible
 from hookrow._core.optional import OPTIONAL_COLUMNS, OWN_DISPATCHES, faults_of_records, requested
 from hookrow._fault import Fault
-from hookrow._models import UNKNOWN_ATTRIBUTE, Model, listed, read_model
+from hookrow._models import UNKNOWN_ATTRIBUTE, Model, UnsuitableClass, listed, read_model
 from hookrow.errors import ConfigurationError
 
 SUPPRESSION = WRITES[Suppressible.SUBSCRIBER].columns
@@ -243,18 +243,24 @@ class Role:
         and the columns of optional records are used only if they are named. The schema and the
         database know only the names of tables and columns, so no mapper needs to be configured.
 
-        Raises `ConfigurationError` for a class that is no model or whose columns are in several
-        tables, and for a class with a table of its base unless `where` names the column that
-        distinguishes its rows. `Schema` raises it with all faults of its roles: for each attribute
-        that has no column or belongs to another class, and for required columns that the model
-        lacks.
+        Raises no exception: `Schema` raises `ConfigurationError` with the faults of all its roles.
+        These are a class that is no model or whose columns are in several tables, a class with a
+        table of its base unless `where` names the column that distinguishes its rows, each
+        attribute that has no column or belongs to another class, and required columns that the
+        model lacks. If a class is abstract, or the settings of Django replace it, the attributes
+        are compared with those of the one class to map instead.
         """
-        read = read_model(model)
-        hidden = {} if where is None else where
-        if not isinstance(hidden, Mapping):
-            example = f"where={{{read.name}.deleted_at: None}}"
-            reject(f"`where` of Role.of({read.name})", "a dict", hidden, example)
         mistakes = defaultdict[str, list[Fault]](list)
+        read = _read(model, mistakes["model"])
+        if read is None:
+            return UnreadRole("", faults=mistakes["model"])
+        hidden: Mapping[Any, Scalar] = {}
+        if isinstance(where, Mapping):
+            hidden = where
+        elif where is not None:
+            example = f"where={{{read.name}.deleted_at: None}}"
+            subject = f"`where` of Role.of({read.name})"
+            mistakes["where"].append(Fault(rejection(subject, "a dict", where, example)))
         named: dict[str, str | None] = {}
         for name, given in {**columns, "tenant": tenant, TOUCH: touch}.items():
             named[name] = None
@@ -265,7 +271,10 @@ class Role:
         for given, value in hidden.items():
             with collected(mistakes["where"]):
                 conditions[_column_of(read, "where", given)] = value
-        role = ModelRole(
+        if not mistakes["where"]:
+            with collected(mistakes["model"]):
+                read.check_where(conditions)
+        return ModelRole(
             read.table,
             where=conditions,
             fold=fold,
@@ -276,9 +285,6 @@ class Role:
             model=read,
             mistakes={name: faults for name, faults in mistakes.items() if faults},
         )
-        if "where" not in role.mistakes:
-            read.check_where(role.where)
-        return role
 
     def column(self, name: str) -> str | None:
         """Return a column's name in the table by hookrow's name, or None if the table lacks it.
@@ -301,8 +307,8 @@ class Role:
 class ModelRole(Role):
     """The role of a model: a column that is not mapped is that of the attribute with its name.
 
-    `mistakes` are the faults of arguments without a column, by their names. `Schema` raises them,
-    so that one error has those of all its roles.
+    `mistakes` are the faults of arguments without a column, by their names, and those of the class
+    itself. `Schema` raises them, so that one error has those of all its roles.
     """
 
     model: Model = field(kw_only=True, repr=False)
@@ -326,6 +332,13 @@ class ModelRole(Role):
         if usual in self.columns.values():
             usual = None
         return self.columns.get(name, usual)
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadRole(Role):
+    """The role of a class that declares no columns of one table; `Schema` raises the faults."""
+
+    faults: Sequence[Fault] = field(kw_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -389,6 +402,9 @@ class Schema:
         if self.log == "":
             yield "The log needs a table: set its name, or disable the log."
         for name, role in self.roles.items():
+            if isinstance(role, UnreadRole):
+                yield from role.faults
+                continue
             yield from _faults_of_role(self, name, role)
             yield from _faults_of_shared_columns(name, self.columns(name))
             yield from _faults_of_where(name, role)
@@ -400,9 +416,10 @@ class Schema:
             yield from self._faults_of_messages(self.dispatches)
         if self.reasons is not None:
             yield from _faults_of_reasons(self.reasons)
-        dispatches = self.columns("dispatches")
-        table = self.dispatches.table if self.dispatches else None
-        yield from faults_of_records(self.record, dispatches, table)
+        if not isinstance(self.dispatches, UnreadRole):
+            dispatches = self.columns("dispatches")
+            table = self.dispatches.table if self.dispatches else None
+            yield from faults_of_records(self.record, dispatches, table)
         for name, role in self.roles.items():
             if role.empty is not None:
                 yield from _faults_of_empty(name, role, self.reasons or {})
@@ -546,6 +563,21 @@ def nearest_name(name: str, names: Iterable[str], *, prefix: str = "") -> str | 
     lowered = {each.removeprefix(prefix).lower(): each for each in names if each != name}
     near = get_close_matches(name.removeprefix(prefix).lower(), lowered, n=1)
     return lowered[near[0]] if near else None
+
+
+def _read(model: object, faults: list[Fault]) -> Model | None:
+    """Return what a class declares, or another class in its place, and collect the faults.
+
+    Returns None if there is none.
+    """
+    try:
+        return read_model(model)
+    except UnsuitableClass as error:
+        faults += error.faults
+        return None if error.instead is None else _read(error.instead, faults)
+    except ConfigurationError as error:
+        faults += error.faults
+        return None
 
 
 def _column_of(model: Model, argument: str, given: object) -> str:
@@ -698,7 +730,7 @@ def _faults_of_tenant(name: str, role: Role, subscribers: Role) -> Iterator[str]
         mistake = "which is not the name of a column: omit `tenant`."
     elif name == "messages":
         mistake = "but a message has the tenant of its dispatches: omit `tenant`."
-    elif subscribers.tenant is None:
+    elif subscribers.tenant is None and not isinstance(subscribers, UnreadRole):
         mistake = "but the subscribers have none: name their column with `tenant`, too."
     elif column in role.where:
         mistake = "which also hides rows: omit it in `where`."
