@@ -8,6 +8,7 @@ an address with a display name, in the newest rows only (`stores.sql._newest`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
 
@@ -29,6 +30,8 @@ from hookrow._core.spellings import (
 from hookrow._describe import visible
 from hookrow._receiver.entries import Entry, Parsers, correct_message_id
 from hookrow.providers._base import BodyParser
+from hookrow.stores._errors import StoreError
+from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
@@ -169,12 +172,17 @@ class _Search:
     ) -> set[str]:
         """Return the values in the newest rows that contain one of the texts, and mean the same.
 
-        They may be other tenants'; `_find` finds only the rows of the entry's tenant.
+        Returns none if the search takes too long: the rows that an index finds are found anyway.
         """
         folded = {*map(fold, texts)}
         parts = [each for each in folded if not any(other in each for other in folded - {each})]
-        with self._store.reading(hidden=True) as reading:
-            found = reading.containing(role, name, parts)
+        found: Collection[str] = ()
+        with (
+            suppress(StoreError),
+            limited_to(STATEMENT_TIMEOUT),
+            self._store.reading(hidden=True) as reading,
+        ):
+            found = reading.containing(role, name, parts, self._own.tenant)
         return {*islice(filter(differs, sorted(found)), _MOST)}
 
     def _of_tenant(self, rows: Iterable[_NearRow], found: Rows) -> Sequence[_NearRow]:

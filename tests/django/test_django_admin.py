@@ -66,6 +66,18 @@ class TestLog:
             posted = sqlite_site.client.post(f"/admin/{path}", {"outcome": "failed"})
             assert posted.status_code == 403
 
+    def test_near_misses(self, sqlite_site: Site) -> None:
+        """The page of a refused notification names the rows that it almost matched."""
+        Subscriber.objects.filter(email=ADA).update(email=f"Ada & Co <{ADA}>")
+        sqlite_site.receive(testing.suppression(ADA, None, at=AT), BOUNCE)
+        stranger, bounce = Notification.objects.order_by("pk")
+        page = sqlite_site.get(f"{LOG}{stranger.pk}/change/")
+        stored = escape(f'A subscriber has the address "Ada & Co <{ADA}>", which is not equal')
+        assert stored in page
+        row = sqlite_site.get(f"{LOG}{bounce.pk}/change/").partition("Almost matched:")[2]
+        assert '<div class="readonly">-</div>' in row.partition("Not supported")[0]
+        assert '<div class="readonly">None</div>' not in page
+
     def test_entries_and_reasons(self, sqlite_site: Site) -> None:
         """Notifications are named and filtered by the receiver's entry, if it has several."""
         sqlite_site.receive(DELIVERY, testing.suppression(ADA, ADAS, at=AT), EARLY)

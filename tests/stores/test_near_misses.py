@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from contextlib import closing
+from unittest.mock import Mock
 
 import pytest
 from homes import Home
@@ -20,8 +21,10 @@ from hookrow._core.schema import Scalar
 from hookrow._describe import visible
 from hookrow._near_misses import NearMiss, near_misses
 from hookrow._receiver.entries import Entries, Entry
+from hookrow.stores import Unavailable
 from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore, _newest
+from hookrow.stores.sql._transaction import SQLReading
 from senders import SENDERS
 from senders.sender import ADA
 from times import NOON
@@ -296,6 +299,44 @@ def test_tenants(engine: Engine, roles: tuple[str, ...]) -> None:
                 ]
             found = [near_misses(store, each, parsers) for each in entries]
             assert [[each.id for each in rows] for rows in found] == [[1], []]
+
+
+@pytest.mark.parametrize("roles", [("subscribers",), ("subscribers", "dispatches")])
+def test_a_tenant_with_few_rows_among_many(
+    engine: Engine, roles: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its newest rows are searched, although those of others are newer, or hidden."""
+    make_teams(engine, "integer", 1, 2)
+    run(
+        engine,
+        f"UPDATE people SET email = 'Ada <{ADA}>' WHERE id = 1",
+        f"UPDATE sends SET provider_message_id = 'x-<{POSTMARK}.5' WHERE id = 1",
+        "INSERT INTO people (id, email, team, state) VALUES (3, 'b@example.com', 1, 7)",
+    )
+    monkeypatch.setattr(_newest, "SAMPLE", 1)
+    provider = SENDERS["postmark"].construct()
+    parsers = Entries(Entry("acme", provider, 1), Entry("globex", provider, 2))
+    schema = schema_of(*roles)
+    people = replace(schema.subscribers, where={"state": None})
+    with closing(SQLStore(engine, replace(schema, subscribers=people))) as store:
+        store.use_entries(parsers.known)
+        with closing(SQLStore("sqlite://")) as own:
+            event = SENDERS["postmark"].opened(1)
+            entry = logged(own, "postmark", event, NO_SUBSCRIBER, "acme")
+        assert [(each.row, each.id) for each in near_misses(store, entry, parsers)][:1] == [
+            ("subscriber", 1)
+        ]
+
+
+def test_a_search_that_takes_too_long(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an index finds is found anyway."""
+    home.fill(
+        subscribers=[{"id": 1, "email": f"{ADA} "}, {"id": 2, "email": f"Ada <{ADA}>"}],
+    )
+    failing = Mock(side_effect=Unavailable("canceling statement due to statement timeout"))
+    monkeypatch.setattr(SQLReading, "containing", failing)
+    assert [id_ for _, id_, _ in near(home, NO_SUBSCRIBER)] == [1]
+    assert failing.called
 
 
 _OF_THE_FIRST = {

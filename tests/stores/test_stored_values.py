@@ -9,6 +9,7 @@ from locations import ON_SQLITE, PLACES, empty_engine, own_home
 from sqlalchemy import Engine
 from test_tenants import make_teams, schema_of
 
+from copying import replace
 from databases import kind_of
 from engines import run
 from hookrow._describe import visible
@@ -210,3 +211,51 @@ def test_tenants(engine: Engine, roles: tuple[str, ...]) -> None:
     assert "1 is not of the form of those of mailjet, such as" in warning.text
     assert f"'{UUID}', for 'globex': no" in warning.text
     assert not [*check_message_ids(database, tables, Entries(Entry("acme", first, 1)))]
+
+
+@pytest.mark.parametrize("roles", [("subscribers",), ("subscribers", "dispatches")])
+def test_a_tenant_with_few_rows_among_many(
+    engine: Engine, roles: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest rows of each tenant are checked, and the same number of each."""
+    make_teams(engine, "integer", 1, 2)
+    database = open_database(engine)
+    tables = verify(database, schema_of(*roles)).tables
+    run(
+        engine,
+        f"UPDATE sends SET provider_message_id = '{UUID}'",
+        f"UPDATE sends SET provider_message_id = '<{UUID}>' WHERE id = 1",
+        "UPDATE people SET email = ' ada@example.com' WHERE id = 1",
+        *(
+            f"INSERT INTO people (id, email, team) VALUES ({n}, 'b{n}@example.com', 2)"
+            for n in (3, 4)
+        ),
+        *(
+            "INSERT INTO sends (id, provider_message_id, subscriber_id, team) "
+            f"VALUES ({n}, '{UUID}', 3, 2)"
+            for n in (3, 4)
+        ),
+    )
+    monkeypatch.setattr(_newest, "SAMPLE", 2)
+    provider = SENDERS["postmark"].construct()
+    parsers = Entries(Entry("acme", provider, 1), Entry("globex", provider, 2))
+    [warning] = check_message_ids(database, tables, parsers)
+    assert warning.text.startswith("Of the newest 2 message IDs in 'sends', 1 is stored with angle")
+    [text] = wrong_emails(database, tables, [*parsers.tenants.values()])
+    assert text.startswith("Of the newest 2 emails in 'people', 1 is stored with spaces")
+    assert not [*wrong_emails(database, tables, [2])]
+
+
+def test_hidden_rows_among_the_newest(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They do not count."""
+    monkeypatch.setattr(_newest, "SAMPLE", 1)
+    make(engine)
+    people = replace(HOST.subscribers, where={"state": None})
+    tables = verify(open_database(engine), replace(HOST, subscribers=people)).tables
+    run(
+        engine,
+        "INSERT INTO people (id, email) VALUES (1, ' ada@example.com')",
+        "INSERT INTO people (id, email, state) VALUES (2, 'b@example.com', 7)",
+    )
+    [text] = wrong_emails(open_database(engine), tables)
+    assert text.startswith("Of the newest 1 email in 'people', 1 is stored with spaces")

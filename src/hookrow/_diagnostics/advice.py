@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from hookrow._core.notification import Key
 from hookrow._core.schema import OTHERWISE
@@ -30,6 +30,8 @@ from hookrow.stores.sql._mapping_record import REMEDY, MappingRecord
 from hookrow.stores.sql._role_tables import RoleTables
 from hookrow.stores.sql._statements.base import Statements
 
+_Weaknesses: TypeAlias = Mapping[str, Callable[[Database, RoleTables], Iterable[str]]]
+
 OVERDUE = timedelta(hours=1)
 """How long a retry may be due before `hookrow check` reports it. A sweep runs every minute."""
 
@@ -38,13 +40,21 @@ TOLERATED_DIFFERENCE = timedelta(minutes=1)
 
 
 def check_weaknesses(
-    database: Database, tables: RoleTables, subjects: Collection[str]
+    database: Database,
+    tables: RoleTables,
+    subjects: Collection[str],
+    tenants: Collection[Key] = (),
 ) -> Iterator[CheckResult]:
-    """Yield a warning for each weakness of these subjects, and for each failed check."""
+    """Yield a warning for each weakness of these subjects, and for each failed check.
+
+    `tenants` are those of the receiver's entries, whose addresses are checked.
+    """
+    of_tenants: _Weaknesses = {"addresses": partial(wrong_emails, tenants=tenants)}
+    weaknesses = {**WEAKNESSES, **of_tenants}
     for subject in subjects:
         try:
             with limited_to(STATEMENT_TIMEOUT):
-                texts = list(WEAKNESSES[subject](database, tables))
+                texts = list(weaknesses[subject](database, tables))
         except StoreError as error:
             # A lookup that cannot be planned, or a damaged file, would fail for notifications, too.
             fails = isinstance(error, Unavailable) and not isinstance(error, SchemaChanged)
@@ -316,7 +326,7 @@ def _uncounted(database: Database, tables: RoleTables) -> Iterator[str]:
         yield f"Notifications are not counted by hour. {hours.missing}"
 
 
-WEAKNESSES: Mapping[str, Callable[[Database, RoleTables], Iterable[str]]] = {
+WEAKNESSES: _Weaknesses = {
     "times": _lossy_times,
     "texts": _lossy_texts,
     "clock": _wrong_clock,

@@ -70,12 +70,13 @@ def check_working(
     indexed. For `parsers`, see `check_rows`.
     """
     statements = verify(database, schema)
-    weaknesses = list(check_weaknesses(database, statements.tables, subjects))
+    tenants = {} if parsers is None else parsers.tenants
+    found = check_weaknesses(database, statements.tables, subjects, [*tenants.values()])
+    weaknesses = list(found)
     yield from weaknesses
     if "indexes" not in {each.subject for each in weaknesses}:
         yield CheckResult(Level.OK, "indexes", "Every lookup has an index.")
     if statements.tables.tenants:
-        tenants = {} if parsers is None else parsers.tenants
         yield from check_tenants(database, statements.tables, tenants)
     if parsers is not None:
         yield from check_message_ids(database, statements.tables, parsers)

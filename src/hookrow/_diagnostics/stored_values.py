@@ -1,15 +1,16 @@
 """Finds message ids and emails in the host's rows that no notification can match.
 
-Only the newest rows are read, so that a check takes as long for millions of rows as for thousands;
-see `stores.sql._newest`. The same spellings are those of near misses.
+Only the newest rows are read, of each tenant the same number, so that a check takes as long for
+millions of rows as for thousands; see `stores.sql._newest`. The spellings are those of near misses.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from hookrow._core.notification import Key
 from hookrow._core.rules import LONGEST_MESSAGE_ID
 from hookrow._core.spellings import (
     BRACKETS,
@@ -136,9 +137,10 @@ def check_message_ids(
     """
     if not tables.has("dispatches"):
         return
+    tenants = _tenants(tables, [each.tenant for each in parsers])
     try:
         with limited_to(STATEMENT_TIMEOUT):
-            stored = _message_ids(database, tables)
+            stored = _message_ids(database, tables, tenants)
     except StoreError as error:
         text = f"They cannot be checked: {message(error)}"
         yield CheckResult(Level.WARNING, "ids", text)
@@ -170,14 +172,18 @@ def check_message_ids(
         )
 
 
-def wrong_emails(database: Database, tables: RoleTables) -> Iterator[str]:
+def wrong_emails(
+    database: Database, tables: RoleTables, tenants: Collection[Key] = ()
+) -> Iterator[str]:
     """Yield a warning for each kind of stored emails that no recipient of an event equals.
+
+    With `tenants`, only the emails of theirs are checked.
 
     A capital letter that is not ASCII, a decomposed one or an international domain is a kind, too,
     although the events of some providers contain the address as it was sent to.
     """
-    with database.reading() as connection:
-        emails = [email for email, _ in connection.fetch(newest(tables, "subscribers", "email"))]
+    searched = _tenants(tables, tenants) or {None: None}
+    emails = [email for email, _ in _newest_values(database, tables, _EMAIL, searched)]
     found: defaultdict[Sequence[Spelling], list[_WrongEmail]] = defaultdict(list)
     for email in emails:
         usual = usual_email(email)
@@ -218,16 +224,37 @@ def _update_of_emails(
     return f" {_update(tables, 'subscribers', 'email', _TRIM)}"
 
 
-def _message_ids(database: Database, tables: RoleTables) -> Sequence[tuple[str, str | None]]:
+def _message_ids(
+    database: Database, tables: RoleTables, tenants: _Tenants
+) -> Sequence[tuple[str, str | None]]:
     """Return the message ids of the newest dispatches, each with the tenant of its row."""
-    with database.reading() as connection:
-        rows = connection.fetch(newest(tables, "dispatches", "provider_message_id"))
     spelled = guid if tables.has_uuids else str
-    convert = tables.conversions.tenant or str
-    return [
-        (spelled(message_id), None if tenant is None else convert(tenant))
-        for message_id, tenant in rows
-    ]
+    stored = _newest_values(database, tables, _MESSAGE_ID, tenants)
+    return [(spelled(message_id), tenant) for message_id, tenant in stored]
+
+
+_EMAIL = "subscribers", "email"
+_MESSAGE_ID = "dispatches", "provider_message_id"
+
+_Tenants: TypeAlias = Mapping[str | None, Key | None]
+"""The tenants whose rows are read, by their text; None for all rows if there are none."""
+
+
+def _tenants(tables: RoleTables, tenants: Collection[Key | None]) -> _Tenants:
+    """Return the tenants of entries, if the rows have any; rows without one are not read then."""
+    if not tables.tenants:
+        return {None: None}
+    return {tables.tenant_text(each): each for each in tenants if each is not None}
+
+
+def _newest_values(
+    database: Database, tables: RoleTables, column: tuple[str, str], tenants: _Tenants
+) -> Iterator[tuple[str, str | None]]:
+    """Yield the values of a column in the newest rows of each tenant, with the tenant's text."""
+    with database.reading() as connection:
+        for text, tenant in tenants.items():
+            found = connection.fetch(*newest(tables, *column, tenant, share=len(tenants)))
+            yield from ((value, text) for (value,) in found)
 
 
 def _readers(tables: RoleTables, parsers: Parsers) -> Mapping[str | None, Sequence[BodyParser]]:

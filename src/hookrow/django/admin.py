@@ -12,8 +12,8 @@ import msgspec
 from django.contrib import admin, messages
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.timezone import localtime
 
 from hookrow._core.log_entry import (
@@ -33,6 +33,7 @@ from hookrow._describe import (
     printable,
     visible,
 )
+from hookrow._near_misses import near_misses
 from hookrow._observability.logging import outcome_name
 from hookrow._receiver.replay import matching_entries, replay_entries
 from hookrow._statistics.overview import RECENT_ENTRIES
@@ -52,6 +53,9 @@ _MAX_REPLAYED = 1000
 The command has no limit.
 """
 
+_NOTHING = "-"
+"""What the page of a notification shows in place of an empty value: Django would show None."""
+
 _OUT_OF_RETRIES = Q(
     retry_at__isnull=True,
     body__isnull=False,
@@ -69,10 +73,10 @@ _Filter: TypeAlias = type[admin.SimpleListFilter] | tuple[str, type[admin.FieldL
 def _escaped(name: str) -> _Display:
     """Return the display function of a column; it escapes as `visible` does."""
 
-    @admin.display(description=name.replace("_", " "), empty_value="-")
-    def escaped(_: object, entry: Notification) -> str | None:
+    @admin.display(description=name.replace("_", " "))
+    def escaped(_: object, entry: Notification) -> str:
         value = getattr(entry, name)
-        return value and visible(value)
+        return visible(value) if value else _NOTHING
 
     return escaped
 
@@ -130,6 +134,7 @@ class NotificationAdmin(LargeTableAdmin):
     )
     fields: ClassVar[tuple[str, ...]] = (
         "history",
+        "near_misses",
         "problem",
         "escaped_type",
         "escaped_recipient",
@@ -187,18 +192,27 @@ class NotificationAdmin(LargeTableAdmin):
         stored = msgspec.convert(entry, StoredEntry, from_attributes=True)
         return printable(describe_outcome(stored, store(), parsers()))
 
-    @admin.display(description="not supported", empty_value="-")
-    def problem(self, entry: Notification) -> str | None:
+    @admin.display(description="almost matched")
+    def near_misses(self, entry: Notification) -> str:
+        """Describe the rows that the notification almost matched, one in each line."""
+        stored = msgspec.convert(entry, StoredEntry, from_attributes=True)
+        found = near_misses(store(), stored, parsers())
+        return (
+            format_html_join(mark_safe("<br>"), "{}", ([each.text] for each in found)) or _NOTHING
+        )
+
+    @admin.display(description="not supported")
+    def problem(self, entry: Notification) -> str:
         """Return which part of the payload is not supported."""
         stored = msgspec.convert(entry, StoredEntry, from_attributes=True)
         problem = find_problem(stored, parsers(), store().recorded)
-        return problem and printable(problem)
+        return printable(problem) if problem else _NOTHING
 
-    @admin.display(description="body", empty_value="not stored")
-    def formatted_body(self, entry: Notification) -> SafeString | None:
+    @admin.display(description="body")
+    def formatted_body(self, entry: Notification) -> str:
         """Return the body, indented if it is JSON and truncated if it is long."""
         if entry.body is None:
-            return None
+            return "not stored"
         return format_html('<pre style="white-space: pre-wrap">{}</pre>', format_body(entry.body))
 
     @admin.action(description="Replay", permissions=["replay"])

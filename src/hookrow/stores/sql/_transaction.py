@@ -85,12 +85,14 @@ class SQLReading:
             suppressible=tables.schema.suppressible,
         )
 
-    def containing(self, role: str, name: str, parts: Collection[str]) -> Collection[str]:
+    def containing(
+        self, role: str, name: str, parts: Collection[str], tenant: Key | None
+    ) -> Collection[str]:
         """Return the values of a column in the newest rows that contain one of the `parts`.
 
-        They are those of all tenants.
+        They are those of a tenant, or of all rows if there are no tenants.
         """
-        sql, values = newest_that_contain(self._statements.tables, role, name, parts)
+        sql, values = newest_that_contain(self._statements.tables, role, name, parts, tenant)
         return {text for (text,) in self._connection.fetch(sql, values)}
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
