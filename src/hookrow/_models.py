@@ -62,6 +62,7 @@ class Model(ABC):
     `columns` contains the columns by attribute, and `strings` by the strings that stand for them in
     a mapping. `key` is the column of the primary key, or None if it has several. `label` is the
     name that Django has for the model, or None. `declared` describes the columns, by their names.
+    `bind` is the key of its database if Flask-SQLAlchemy has several.
     """
 
     cls: type[Any]
@@ -71,6 +72,7 @@ class Model(ABC):
     key: str | None
     label: str | None
     declared: Mapping[str, DeclaredColumn]
+    bind: str | None = None
 
     @property
     def name(self) -> str:
@@ -311,6 +313,7 @@ def _read_mapped(cls: type[Any], mapper: Any) -> Model:  # noqa: ANN401 - a Mapp
         keys[0] if len(keys) == 1 else None,
         None,
         {str.__str__(each.name): _declared(each) for each in table.columns},
+        table.metadata.info.get("bind_key"),
     )
 
 

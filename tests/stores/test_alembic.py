@@ -193,3 +193,93 @@ def test_tables_of_the_command(tmp_path: Path, database_url: str, code: str) -> 
     configure = configure.strip().removesuffix(")") + f", {comparing(database_url, STRICT)})"
     project = create_project(tmp_path, database_url, setup, configure)
     assert migrate(project) == ["create_table"]  # the host's own
+
+
+USUAL_NAMES = {
+    "ix": "ix_%(table_name)s_%(column_0_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+"""The patterns that SQLAlchemy's documentation recommends."""
+
+MODELS = """
+from datetime import datetime
+
+from sqlalchemy import Enum, ForeignKey, MetaData, String, UniqueConstraint
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+from hookrow import Role, Schema
+from hookrow.stores.tables import attach
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(naming_convention={convention})
+
+
+class Dated:
+    made_at: Mapped[datetime]
+
+
+class Team(Dated, Base):
+    __tablename__ = "teams"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    kind: Mapped[str] = mapped_column(Enum("club", "shop", name="kinds"))
+
+
+class Person(Dated, Base):
+    __tablename__ = "people"
+    __table_args__ = (UniqueConstraint("team_id", "email"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    team_id: Mapped[int] = mapped_column(ForeignKey(Team.id), index=True)
+    email: Mapped[str] = mapped_column(String(320))
+    suppressed_at: Mapped[datetime | None]
+    sends: Mapped[list["Send"]] = relationship(back_populates="person")
+    {added}
+
+
+class Send(Base):
+    __tablename__ = "sends"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    message_id: Mapped[str] = mapped_column(String(64), unique=True)
+    person_id: Mapped[int] = mapped_column(ForeignKey(Person.id))
+    delivered_at: Mapped[datetime | None]
+    opened_at: Mapped[datetime | None]
+    person: Mapped[Person] = relationship(back_populates="sends")
+
+
+schema = Schema(
+    subscribers=Role.of(Person, tenant=Person.team_id),
+    dispatches=Role.of(Send, provider_message_id=Send.message_id, subscriber_id=Send.person_id),
+    subscriptions=None,
+)
+hookrow_tables = MetaData()
+attach(hookrow_tables, schema{options})
+target_metadata = [Base.metadata, hookrow_tables]
+"""
+
+
+def test_models_of_a_host_beside_the_log(tmp_path: Path, empty_database_url: str) -> None:
+    """Autogenerate creates both, in two metadata, and proposes only what the host changes later."""
+    url = empty_database_url
+    options = "".join(f", {name}={value}" for name, value in kind_of(url).attach_options.items())
+
+    def models(added: str = "") -> str:
+        return MODELS.format(convention=USUAL_NAMES, added=added, options=options)
+
+    configure = CONFIGURE.format(comparing(url, BATCH))
+    project = create_project(tmp_path, url, models(), configure)
+    created = migrate(project)
+    assert created.count("create_table") == 3 + len(attach(MetaData(), Schema(subscriptions=None)))
+    namespace: dict[str, Any] = {"__name__": "models"}
+    exec(models(), namespace)
+    with closing(SQLStore(url, namespace["schema"], verify=True)) as store:
+        store.probe()
+    env = tmp_path / "migrations" / "env.py"
+    changed = models("nickname: Mapped[str | None] = mapped_column(String(40))")
+    env.write_text(env.read_text().replace(models(), changed))
+    assert migrate(project) == ["add_column"]

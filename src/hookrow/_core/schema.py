@@ -410,6 +410,7 @@ class Schema:
             yield from _faults_of_where(name, role)
             yield from _faults_of_tenant(name, role, self.subscribers)
             yield from _faults_of_touch(name, role, self.columns(name))
+        yield from _faults_of_binds(self.roles)
         if self.dispatches is None:
             yield from self._faults_without_dispatches()
         elif self.messages is not None:
@@ -647,6 +648,19 @@ def _faults_of_role(schema: Schema, name: str, role: Role) -> Iterator[Fault | s
         )
     elif role.fold != "ascii" and name != "subscribers":
         yield f"The role {name!r} has no email: omit `fold`."
+
+
+def _faults_of_binds(roles: Mapping[str, Role]) -> Iterator[str]:
+    """Yield the fault of models in several databases, of which a store uses one."""
+    binds = {
+        role.model.name: role.model.bind for role in roles.values() if isinstance(role, ModelRole)
+    }
+    if len({*binds.values()}) > 1:
+        places = [f"{name} to {bind or 'the default'}" for name, bind in binds.items()]
+        yield (
+            f"The models are bound to several databases, {listed(places)}, but all roles must be "
+            "in one: map models with the same `__bind_key__`."
+        )
 
 
 def _faults_of_attributes(schema: Schema, name: str, role: ModelRole) -> Iterator[Fault | str]:

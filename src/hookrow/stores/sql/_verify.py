@@ -457,6 +457,11 @@ def _examine_role(catalogue: Catalogue, schema: Schema, name: str) -> _FoundRole
         fault, near = _missing_table(catalogue, schema, name, role.table)
         if isinstance(role, ModelRole):
             remedy = f"{role.model.name} declares it: run your migrations, or correct the model."
+            if role.model.bind is not None:
+                remedy = (
+                    f"{role.model.name} is bound to {role.model.bind!r}: pass the engine of that "
+                    f'database, db.engines["{role.model.bind}"], or run its migrations.'
+                )
             fault, near = replace(fault, text=f"{fault.text} {remedy}"), None
         faults.append(fault)
         if near is None or schema.notation is None:
