@@ -96,7 +96,7 @@ SHOW VARIABLES WHERE variable_name IN ('tx_isolation', 'transaction_isolation');
 
 -- count a chunk by hour
 
-SELECT concat(table_schema, '.', table_name) FROM information_schema.tables WHERE table_name = %s AND table_schema = coalesce(nullif(%s, ''), database())
+SELECT table_schema, table_name FROM information_schema.tables WHERE table_name = %s AND table_schema = coalesce(nullif(%s, ''), database())
 ;
 
 -- count a chunk by hour

@@ -207,7 +207,7 @@ SELECT coalesce((SELECT CAST(value AS bigint) FROM "hookrow_meta" WHERE name = '
 
 -- prune
 
-SELECT concat(nspname, '.', relname) FROM pg_class AS c
+SELECT nspname, relname FROM pg_class AS c
 JOIN pg_namespace AS n ON n.oid = relnamespace WHERE c.oid = to_regclass(%s)
 ;
 
