@@ -183,7 +183,7 @@ def wrong_emails(
     although the events of some providers contain the address as it was sent to.
     """
     searched = _tenants(tables, tenants) or {None: None}
-    emails = [email for email, _ in _newest_values(database, tables, _EMAIL, searched)]
+    emails = [email for email, _ in _newest_values(database, tables, _EMAIL_COLUMN, searched)]
     found: defaultdict[Sequence[Spelling], list[_WrongEmail]] = defaultdict(list)
     for email in emails:
         usual = usual_email(email)
@@ -229,12 +229,12 @@ def _message_ids(
 ) -> Sequence[tuple[str, str | None]]:
     """Return the message ids of the newest dispatches, each with the tenant of its row."""
     spelled = guid if tables.has_uuids else str
-    stored = _newest_values(database, tables, _MESSAGE_ID, tenants)
+    stored = _newest_values(database, tables, _MESSAGE_ID_COLUMN, tenants)
     return [(spelled(message_id), tenant) for message_id, tenant in stored]
 
 
-_EMAIL = "subscribers", "email"
-_MESSAGE_ID = "dispatches", "provider_message_id"
+_EMAIL_COLUMN = "subscribers", "email"
+_MESSAGE_ID_COLUMN = "dispatches", "provider_message_id"
 
 _Tenants: TypeAlias = Mapping[str | None, Key | None]
 """The tenants whose rows are read, by their text; None for all rows if there are none."""
