@@ -91,7 +91,7 @@ class SQLRowSearch:
         for first in firsts:
             found.update(self._from(role, name, first, order, parameter, limit=limit))
         if not firsts:
-            sql, values = newest_that_contain(tables, role, name, [hyphenated(digits)])
+            sql, values = newest_that_contain(tables, role, name, [hyphenated(digits)], None)
             with self._database.reading() as connection:
                 found.update(text for (text,) in connection.fetch(sql, values))
         written = {hyphenated(each.replace("-", "").lower()) for each in found}
