@@ -5,10 +5,12 @@ proves that hookrow needs nothing of what is removed. It does not prove how the 
 Windows: paths, the locks of files and the event loop are those of the system that runs it.
 """
 
+import asyncio
 import os
 import runpy
 import signal
 import socket
+import ssl
 import sys
 from functools import partial
 from importlib import import_module
@@ -46,6 +48,8 @@ def remove() -> None:
     """Remove it, and let hookrow's own code take this system for Windows."""
     for library in LIBRARIES.split():
         import_module(library)
+    asyncio.new_event_loop().close()  # of this system
+    vars(ssl)["enum_certificates"] = lambda _: []  # exists only on Windows
     socket.socketpair = partial(socket.socketpair, socket.AF_UNIX)  # for the event loop of asyncio
     for module in MODULES:
         sys.modules[module] = None  # type: ignore[assignment] # the documented way to block an import
