@@ -6,6 +6,7 @@ database of its own, a copy of a template. A test that stops or freezes the serv
 `world.fill` inserts the rows of `cases/world.json`, `world.rows` reads all rows back.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -49,6 +50,18 @@ SHARED_MARIADB = pytest.StashKey[mariadb_server.Server]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     text = "write the statements of the stores to tests/stores/statements"
     parser.addoption("--write-statements", action="store_true", help=text)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """Collect no garbage while the tests are collected, a million objects that all stay."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again, but never search the tests for it."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
