@@ -446,6 +446,7 @@ class TestPipeline:
         assert transport.sent.count(b"HTTP/1.1 ") == 2000
         assert not transport.is_paused
 
+    @pytest.mark.unmeasured
     def test_client_that_does_not_read(
         self, port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -25,6 +25,8 @@ from hookrow.stores.sql import SQLStore
 from wire import ADA, ADAS, AT, SECRET, post_together
 from world import World
 
+pytestmark = pytest.mark.unmeasured
+
 HEAD = RequestHead(
     "POST", "/mail/provider/webhooks", [(b"x-provider-secret", SECRET.encode())], "/mail"
 )

@@ -136,6 +136,7 @@ SAMPLES: Sequence[tuple[Any, Sequence[Sequence[Notification]]]] = [
 ]
 
 
+@pytest.mark.unmeasured
 class TestContract(ProviderContract):
     provider = READY
     samples = tuple((json.dumps(event).encode(), found) for event, found in SAMPLES)

@@ -62,6 +62,7 @@ def read(value: object) -> Sequence[Event]:
     return PROVIDER.read(authorized(json.dumps(value).encode(), CREDENTIALS))
 
 
+@pytest.mark.unmeasured
 class TestBrevo(ProviderContract):
     provider = PROVIDER
     signs_body = False

@@ -13,6 +13,8 @@ import pytest
 
 import hookrow
 
+pytestmark = pytest.mark.unmeasured
+
 SOURCE = Path(hookrow.__file__).parent
 
 CORE = (

@@ -83,6 +83,7 @@ FAILURES: Sequence[tuple[dict[str, Any], Sequence[Notification]]] = (
 )
 
 
+@pytest.mark.unmeasured
 class TestMailgun(ProviderContract):
     provider = provider(KEY, OLD)
     signs_body = False

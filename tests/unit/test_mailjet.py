@@ -69,6 +69,7 @@ def read(value: object) -> Sequence[Event]:
 PROVIDER = Mailjet(CREDENTIALS)
 
 
+@pytest.mark.unmeasured
 class TestMailjet(ProviderContract):
     provider = PROVIDER
     signs_body = False

@@ -65,6 +65,7 @@ EVENTS: Sequence[tuple[dict[str, Any], Sequence[Notification]]] = (
 )
 
 
+@pytest.mark.unmeasured
 class TestMandrill(ProviderContract):
     provider = Mandrill(KEY, OLD, url=URL)
     samples = (

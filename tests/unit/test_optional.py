@@ -83,6 +83,13 @@ def test_it_is_not_supported_unless_it_is_recorded(
     assert {name: getattr(row, name) for name in columns} == columns
 
 
+def test_only_opens_are_first_opens() -> None:
+    made = database("first_open")
+    assert answer(made, testing.delivery(*ADA, at=NOON)) == [(200, "")]
+    row = made.tables.dispatch("m-ada")
+    assert (row.delivered_at, row.first_opened_at, row.opened_at) == (NOON, None, None)
+
+
 def test_the_first_open_is_the_earliest() -> None:
     made = database("first_open")
     hour = timedelta(hours=1)

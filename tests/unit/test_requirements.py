@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Collection, Iterator
 from dis import get_instructions
+from functools import cache
 from inspect import isfunction
 from pathlib import Path
 from pkgutil import resolve_name
@@ -14,6 +15,8 @@ import pytest
 import hookrow
 from hookrow._server.protocol import UVICORN
 from requirements import LOCK, requirements
+
+pytestmark = pytest.mark.unmeasured
 
 
 class Use(NamedTuple):
@@ -121,11 +124,14 @@ def _exists(path: str, attribute: str) -> bool:
     )
 
 
-def _importing(library: str) -> Iterator[ast.Module]:
-    """Yield the files of the code that import a library, anywhere in the file."""
-    for tree in FILES.values():
-        if library in {each.partition(".")[0] for each in _imports(tree)}:
-            yield tree
+@cache
+def _importing(library: str) -> list[ast.Module]:
+    """Return the files of the code that import a library, anywhere in the file."""
+    return [
+        tree
+        for tree in FILES.values()
+        if library in {each.partition(".")[0] for each in _imports(tree)}
+    ]
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:

@@ -49,6 +49,7 @@ def suppressed(reason: str) -> Suppressed:
     return Suppressed(ADA, ID, AT, reason)
 
 
+@pytest.mark.unmeasured
 class TestContract(ProviderContract):
     provider = READY
     samples = (
