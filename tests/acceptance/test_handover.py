@@ -51,8 +51,7 @@ def _start(
     )
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("kind", [Connection, OneRequest])
+@pytest.mark.parametrize(("kind", "workers"), [(Connection, 1), (OneRequest, 2)])
 def test_restarts(
     kind: type[Connection], workers: int, command: Command, listener: socket.socket, sqlite_url: str
 ) -> None:

@@ -10,7 +10,7 @@ from homes import OURS
 from later_scripts import add_later_scripts
 from sqlalchemy import make_url
 
-from databases import ALL, kind_of
+from databases import ALL, MARIADB, kind_of
 from engines import opened, run
 from hookrow._migrations import current, needed, upgrade
 from hookrow.stores.sql._mariadb import MariaDBSession
@@ -97,8 +97,11 @@ def _upgrade_until_killed(url: str, statements: int, patch: pytest.MonkeyPatch) 
     return False
 
 
-@pytest.mark.parametrize("empty_database_url", [each.name for each in ALL], indirect=True)
-@pytest.mark.parametrize("entries", [None, 2], ids=["new", "existing"])
+@pytest.mark.parametrize(
+    ("empty_database_url", "entries"),
+    [(MARIADB.name, None), *((each.name, 2) for each in ALL)],
+    indirect=["empty_database_url"],
+)
 def test_interruption_after_any_statement(
     copy: Callable[[str], str],
     empty_database_url: str,
@@ -107,7 +110,8 @@ def test_interruption_after_any_statement(
 ) -> None:
     """After any statement at which the client is killed, the next upgrade completes the rest.
 
-    The tables do not exist yet, or exist and have `entries` in the log, which are kept.
+    The tables do not exist yet, or exist and have `entries` in the log, which are kept. They do not
+    exist where each statement commits; elsewhere, nothing remains of an interrupted script.
     """
     url = empty_database_url
     if entries is not None:

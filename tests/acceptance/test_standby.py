@@ -114,7 +114,7 @@ def failing_over(pair: Pair, url: str, folder: Path, *, spool: bool = True) -> I
 
 @pytest.mark.parametrize(
     ("way", "spool"),
-    [(TWO_HOSTS, True), (TWO_HOSTS, False), (ONE_ADDRESS, True), (POOLER, True)],
+    [(TWO_HOSTS, False), (ONE_ADDRESS, True), (POOLER, True)],
 )
 def test_the_primary_crashes(pair: Pair, way: str, tmp_path: Path, *, spool: bool) -> None:
     """Synchronously replicated, every notification that got a 200 is on the new primary."""

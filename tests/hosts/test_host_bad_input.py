@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import cycle
 from time import perf_counter
 from urllib.parse import quote_plus, urlencode
 
@@ -36,6 +37,9 @@ from senders.sender import ADA
 from times import DAY, HOUR
 from wire import ENDPOINT, PATIENCE, Answer
 
+pytestmark = pytest.mark.unmeasured
+
+HOSTS = ["asgi", "wsgi", "django"]
 BATCHED = [name for name, sender in SENDERS.items() if sender.is_batched]
 MANY = 5000
 
@@ -65,7 +69,7 @@ class Mounted:
         return Counter(each.outcome.value for each in logged if each.entry == name)
 
 
-@pytest.fixture(params=["asgi", "wsgi", "django"])
+@pytest.fixture(params=HOSTS)
 def mount(
     request: pytest.FixtureRequest,
     new_database: Callable[[str], str],
@@ -332,7 +336,9 @@ def pack_with(name: str, value: bytes) -> bytes:
     return start + value + end
 
 
-@pytest.mark.parametrize("name", BATCHED)
+@pytest.mark.parametrize(
+    ("mount", "name"), [*zip(cycle(HOSTS), BATCHED, strict=False)], indirect=["mount"]
+)
 def test_many_events(mount: Mounted, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """They are more than the backlog has, and many groups; the second batch changes nothing."""
     sender = SENDERS[name]

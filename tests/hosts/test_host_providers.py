@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import cycle, product
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tenanted import TENANTED, tenants_of
 
 import wire
 from crm.schema import CRM
+from databases import POSTGRESQL
 from hookrow import Receiver, Tenant
 from hookrow._core.notification import Key
 from hookrow._receiver.clock import Clock
@@ -31,8 +33,22 @@ from senders.sender import ADA
 from times import HOUR, SECOND
 from wire import ENDPOINT, PATIENCE, eventually
 
-HOSTS = ["asgi", "wsgi", "django"]
-DATABASES = ["sqlite", "postgres"]
+pytestmark = pytest.mark.unmeasured
+
+ALL, OF_A_TENANT = "all", "tenants"
+
+PLACES = [*product(["asgi", "wsgi", "django"], ["sqlite", "postgres"])]
+"""Hosts, and databases."""
+
+CASES = [
+    *((*place, ALL) for place in PLACES),
+    *((*place, OF_A_TENANT) for place in PLACES if POSTGRESQL.name in place),
+    *((*place, name) for place, name in zip(cycle(PLACES), SENDERS, strict=False)),
+]
+"""All providers in every place. Each alone differs from that only by its path: one place is enough.
+
+A tenant's are what the stores distinguish, on any host: see `stores/test_combinations.py`.
+"""
 
 
 @dataclass(frozen=True)
@@ -125,28 +141,28 @@ def mounting(
             yield receiver, port
 
 
-@pytest.fixture(params=[*SENDERS, "all", "tenants"])
+@pytest.fixture
 def everything(
-    request: pytest.FixtureRequest,
     host: str,
     database: str,
+    which: str,
     new_database: Callable[[str], str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Mounted]:
     """Mount each provider alone, all of them with names, and all of them as a tenant's."""
     monkeypatch.setattr("hookrow._receiver.spool.DRAIN_EVERY", 0.1)
-    has_tenants, are_named = request.param == "tenants", request.param not in SENDERS
+    has_tenants, are_named = which == OF_A_TENANT, which not in SENDERS
     in_django = host == "django"
     schema = CRM if in_django else OURS
     if has_tenants:
         schema = MODELS_OF_TENANTS if in_django else TENANTED
     place = f"django-{database}" if in_django else database
-    names = [*SENDERS] if are_named else [request.param]
+    names = [*SENDERS] if are_named else [which]
     made = {name: SENDERS[name].construct() for name in names}
     with closing(open_home(place, schema, new_database)) as home:
         tenant = tenants_of(home.schema).get("lower")
-        providers: Providers = made if are_named else made[request.param]
+        providers: Providers = made if are_named else made[which]
         if tenant is not None:
             providers = {name: Tenant(provider, tenant) for name, provider in made.items()}
         spool = tmp_path / "spool.db"
@@ -155,8 +171,7 @@ def everything(
 
 
 @pytest.mark.filterwarnings("ignore:.*:ResourceWarning")
-@pytest.mark.parametrize("database", DATABASES)
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(("host", "database", "which"), CASES)
 def test_before_the_rows_and_during_an_outage(everything: Mounted, tmp_path: Path) -> None:
     """The log keeps the former, and the spool the latter; only Postmark sends both again."""
     tenant = everything.tenant

@@ -21,6 +21,17 @@ from hookrow import Schema
 PLACES = (*NAMES, *places("supplied"), *places("django"))
 """The store uses its own connections, an engine supplied by the host, or Django."""
 
+
+def few_places(turn: int) -> tuple[str, ...]:
+    """Return each database and, in turn, one with a supplied engine and one through Django.
+
+    For long tests: all send the same statements, and `test_stores.py` proves in every place that
+    values are converted to and from them.
+    """
+    others = (places(through)[turn % len(NAMES)] for through in ("supplied", "django"))
+    return *NAMES, *others
+
+
 ON_POSTGRES = pytest.mark.parametrize("home", ["postgres"], indirect=True)
 ON_SQLITE = pytest.mark.parametrize("home", ["sqlite"], indirect=True)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django_home import MODELS_OF_TENANTS
 from homes import Home
-from locations import PLACES, open_home
+from locations import few_places, open_home
 from model import START, Draft, Event, happened
 from sites import POSTS, Models, Site, providers_of, request_of, site_of
 from tenanted import OWNED, TENANTED, tenants_of
@@ -28,6 +28,8 @@ from hookrow.stores._log import Query
 from hookrow.stores.sql._log import SQLLog
 from times import HOUR
 from wire import PATIENCE, eventually
+
+pytestmark = pytest.mark.unmeasured
 
 ADA, BEA = "ada@example.com", "bea@example.com"
 
@@ -45,17 +47,19 @@ DRAFTS: Sequence[Draft] = [
 """Each happens a second after the one before it. The last one is not supported."""
 
 
-@pytest.fixture(
-    params=[
-        *((place, MODELS_OF_TENANTS if "django" in place else TENANTED) for place in PLACES),
-        (IN_MEMORY, OWNED),
-    ],
-    ids=[*PLACES, "of owners"],
-)
+@pytest.fixture
 def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[Home]:
-    place, schema = request.param
+    place = request.param
+    schema = MODELS_OF_TENANTS if place.startswith("django-") else TENANTED
+    if place == IN_MEMORY:
+        schema = OWNED
     with closing(open_home(place, schema, new_database)) as home:
         yield home
+
+
+def in_places(turn: int) -> pytest.MarkDecorator:
+    """Run a test in a few places, and in memory with other tables of tenants."""
+    return pytest.mark.parametrize("home", [*few_places(turn), IN_MEMORY], indirect=True)
 
 
 def events_of(tenant: str) -> list[Event]:
@@ -142,6 +146,7 @@ def trials(home: Home, **options: Any) -> Iterator[Iterator[Trial]]:  # noqa: AN
         yield (Trial(home, site, receiver, tenant) for tenant in tenants_of(home.schema))
 
 
+@in_places(0)
 def test_live(home: Home) -> None:
     """Each event counts its arrivals; the same body at two entries is two events."""
     with trials(home) as tenants:
@@ -174,6 +179,7 @@ def _replay(trial: Trial) -> None:
         trial.own.keep(event, trial.own.record(event, live=False))
 
 
+@in_places(1)
 @pytest.mark.parametrize("again", [_sweep, _retry_now, _replay])
 def test_parked(home: Home, again: Callable[[Trial], None]) -> None:
     """They arrive before the rows of their tenant exist, although those of others do."""
@@ -186,6 +192,7 @@ def test_parked(home: Home, again: Callable[[Trial], None]) -> None:
             trial.check()
 
 
+@in_places(2)
 def test_after_an_outage(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The spool keeps them, with the entry of each."""
     monkeypatch.setattr("hookrow._receiver.spool.DRAIN_EVERY", 0.1)
@@ -204,6 +211,7 @@ def test_after_an_outage(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyP
             trial.check()
 
 
+@in_places(0)
 def test_by_hand(home: Home) -> None:
     """A user suppresses a person of one tenant, and lifts the suppression."""
     with trials(home) as tenants:

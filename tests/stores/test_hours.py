@@ -18,7 +18,7 @@ import pytest
 from contract import NOON
 from django.db import connections
 from homes import Home
-from locations import ON_POSTGRES, ON_SQLITE, PLACES, own_home
+from locations import ON_POSTGRES, ON_SQLITE, PLACES, few_places, own_home
 from log_contract import count_hours, entry, keep, logged, parked, reader
 from sqlalchemy import make_url
 from test_partitions import partition
@@ -543,7 +543,8 @@ def _expected(
 
 
 @pytest.mark.usefixtures("_small_chunks")
-@IN_EVERY_PLACE
+@pytest.mark.parametrize("home", few_places(1), indirect=True)
+@pytest.mark.unmeasured
 def test_each_entry_counts_once(home: Home, request: pytest.FixtureRequest) -> None:
     """The counts equal those of the entries, wherever the watermark is, and outlive pruning.
 

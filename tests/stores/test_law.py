@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain, product
+from itertools import chain, cycle, product
 from typing import Any, TypeAlias
 
 import pytest
@@ -48,7 +48,7 @@ from tenanted import OWNED, TENANTED, tenants_of
 
 from copying import replace
 from crm.schema import CRM
-from databases import IN_MEMORY, NAMES, places
+from databases import IN_MEMORY, MARIADB, POSTGRESQL, places
 from engines import MEMORY
 from hookrow import (
     Arrival,
@@ -75,6 +75,8 @@ from hookrow.stores._log import START, Origin, RetryCursor
 from hookrow.stores.sql import SQLStore
 from times import DAY, SECOND
 
+pytestmark = pytest.mark.unmeasured
+
 Group: TypeAlias = list[Arrival]
 Effects: TypeAlias = tuple[Notification, ...]
 World: TypeAlias = dict[str, list[dict[str, Any]]]
@@ -83,9 +85,12 @@ Results: TypeAlias = tuple[list[Outcome], Rows, list[dict[str, Any]]]
 RULES = 150
 """How many groups are tried on the model."""
 
+DATABASES = (IN_MEMORY, POSTGRESQL.name, MARIADB.name)
+"""One place on each kind of database: SQLite in memory gets the same statements as in a file."""
+
 EXAMPLES = {
     IN_MEMORY: 40,
-    **dict.fromkeys(NAMES, 20),
+    **dict.fromkeys(DATABASES[1:], 20),
     **dict.fromkeys(places("django"), 15),
 }
 """How many groups are tried in each place: a database takes far longer than a dict."""
@@ -111,6 +116,14 @@ MODELS = {
     "tenants": MODELS_OF_TENANTS,
 }
 """The same for Django, in a host's models."""
+
+IN_PLACES = [
+    *product(DATABASES, SCHEMAS),
+    *product(places("django"), ["dated"]),
+    *zip(cycle(places("django")), (name for name in MODELS if name != "dated"), strict=False),
+]
+"""Every schema on each kind of database. Django sends the same statements: it has one schema on
+all of them, and each of the others on one."""
 
 # Few values, so that several notifications concern one row and one time.
 BEA = "bea@example.com"
@@ -609,9 +622,7 @@ def test_events_with_several_effects(schema: str) -> None:
     _search(claim, SCHEMAS[schema], RULES, records=schema == "recording")
 
 
-@pytest.mark.parametrize(
-    ("place", "schema"), [(place, name) for place in EXAMPLES for name in _schemas(place)]
-)
+@pytest.mark.parametrize(("place", "schema"), IN_PLACES)
 def test_law(home: Home, place: str, schema: str) -> None:
     """Outcomes, rows and log do not depend on the grouping, on checks, or on the store."""
 
@@ -625,12 +636,7 @@ def test_law(home: Home, place: str, schema: str) -> None:
 
 @pytest.mark.parametrize(
     ("place", "schema"),
-    [
-        (place, name)
-        for place in EXAMPLES
-        for name, schema in _schemas(place).items()
-        if schema.log is not None
-    ],
+    [(place, name) for place, name in IN_PLACES if _schemas(place)[name].log is not None],
 )
 def test_hopeful(home: Home, schema: str) -> None:
     """Of the parked events, a sweep finds those of which something new would be recorded.
