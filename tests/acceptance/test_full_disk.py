@@ -1,24 +1,18 @@
 """A full disk, which is a small file system: the spool on it is emptied all the same."""
 
-import os
-import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from small_disk import SmallDisk, small_disk
 from traffic import Load, logged
 
-from command import HOOKROW, Command, Serving
-from nginx import installed
+from command import HOOKROW, Command
 from postgres import Server
 from wire import eventually
 
 pytestmark = pytest.mark.never_flaky
-
-ROOM = "512k"
-"""The size of the file system."""
-
-MOUNT_AND_RUN = 'mount -t tmpfs -o size="$1" tmpfs "$2" && shift 2 && exec "$@"'
 
 FILL = """
 import errno, sys
@@ -108,42 +102,28 @@ for rehearse in (False, True):
 """Prints the fault of a database before its disk is full, after that, and with a rehearsal."""
 
 
-class SmallDisk:
-    """An empty disk in a folder, which only the processes of `program` see."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self._users = [] if os.geteuid() == 0 else ["--user"]
-        namespace = [installed("unshare", "util-linux"), "--mount"]
-        if self._users:
-            namespace.append("--map-root-user")
-        self.program = [*namespace, "sh", "-c", MOUNT_AND_RUN, "sh", ROOM, str(folder)]
-        tried = subprocess.run([*self.program, "true"], capture_output=True, check=False)
-        if tried.returncode:
-            reason = f"no small disk: {tried.stderr.decode()}"
-            if os.environ.get("CI"):
-                pytest.fail(reason)
-            pytest.skip(reason)
-
-    def run(self, serving: Serving, script: str, file: Path) -> list[str]:
-        """Run a script with a file on the disk of a server; return the lines that it prints."""
-        inside = ["nsenter", "--target", str(serving.pid), "--mount", *self._users]
-        return _lines_of(*inside, sys.executable, "-c", script, file)
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path / "disk") as disk:
+        yield disk
 
 
-def _lines_of(*command: object) -> list[str]:
-    typed = [str(part) for part in command]
-    done = subprocess.run(typed, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split("\n")[:-1]
+def run(disk: SmallDisk, script: str, *files: Path) -> list[str]:
+    """Run a script with the disk; return the lines that it prints."""
+    return disk.run(sys.executable, "-c", script, *files)
 
 
 @pytest.mark.parametrize("filled_by_spool", [True, False], ids=["by the spool", "by another file"])
 def test_the_spool_is_emptied(
-    own_postgres: Server, own_postgres_url: str, tmp_path: Path, *, filled_by_spool: bool
+    disk: SmallDisk,
+    own_postgres: Server,
+    own_postgres_url: str,
+    tmp_path: Path,
+    *,
+    filled_by_spool: bool,
 ) -> None:
     """What the spool could keep during an outage is recorded, while its disk is still full."""
-    disk, spool = SmallDisk(tmp_path / "disk"), tmp_path / "disk/spool.db"
+    spool = disk.folder / "spool.db"
     load = Load(own_postgres_url, pause=0.0 if filled_by_spool else 0.02)
     command = Command(tmp_path, [*disk.program, HOOKROW])
     with command.serving("--database-url", own_postgres_url, "--spool", spool) as serving:
@@ -154,36 +134,34 @@ def test_the_spool_is_emptied(
                 if filled_by_spool:
                     serving.wait_until_logged("Not spooled")
             if not filled_by_spool:
-                disk.run(serving, FILL, spool.with_name("other"))
-            kept = disk.run(serving, READ, spool)
+                disk.fill()
+            kept = run(disk, READ, spool)
         finally:
             own_postgres.start()
-        eventually(lambda: disk.run(serving, COUNT, spool) == ["0"], seconds=60)
+        eventually(lambda: run(disk, COUNT, spool) == ["0"], seconds=60)
     log = logged(own_postgres_url)
     print(f"{len(kept)} in the spool; {load}")
     assert len(kept) >= 200
     assert {log[body.encode()] for body in kept} == {("recorded", 1)}
 
 
-def test_a_spool_on_a_full_disk_begins_when_there_is_room(tmp_path: Path) -> None:
+def test_a_spool_on_a_full_disk_begins_when_there_is_room(disk: SmallDisk) -> None:
     """Until then, a receiver starts without it: the provider repeats what it does not record."""
-    disk, spool = SmallDisk(tmp_path / "disk"), tmp_path / "disk/spool.db"
-    program = [*disk.program, sys.executable, "-c", FILL + BEGIN]
-    assert _lines_of(*program, spool.with_name("other"), spool) == ["1"]
+    spool = disk.folder / "spool.db"
+    assert run(disk, FILL + BEGIN, spool.with_name("other"), spool) == ["1"]
 
 
-def test_a_damaged_spool_on_a_full_disk_is_replaced_when_there_is_room(tmp_path: Path) -> None:
+def test_a_damaged_spool_on_a_full_disk_is_replaced_when_there_is_room(disk: SmallDisk) -> None:
     """Until then, a receiver starts without it, and the file keeps what can be read in it."""
-    disk, spool = SmallDisk(tmp_path / "disk"), tmp_path / "disk/spool.db"
-    program = [*disk.program, sys.executable, "-c", DAMAGE + FILL + BEGIN]
-    assert _lines_of(*program, spool.with_name("other"), spool) == ["100"]
+    spool = disk.folder / "spool.db"
+    assert run(disk, DAMAGE + FILL + BEGIN, spool.with_name("other"), spool) == ["100"]
 
 
-def test_a_full_disk_is_a_finding_before_a_notification_fails(tmp_path: Path) -> None:
+def test_a_full_disk_is_a_finding_before_a_notification_fails(disk: SmallDisk) -> None:
     """A change of no row succeeds on it, but a rehearsed write does not."""
-    disk, database = SmallDisk(tmp_path / "disk"), tmp_path / "disk/hookrow.db"
-    program = [*disk.program, sys.executable, "-c", STATUS]
-    before, unrehearsed, rehearsed = _lines_of(*program, database.with_name("other"), database)
+    database = disk.folder / "hookrow.db"
+    lines = run(disk, STATUS, database.with_name("other"), database)
+    before, unrehearsed, rehearsed = lines
     assert (before, unrehearsed) == ("None", "None")
     assert rehearsed.startswith("The database accepts no changes: ")
     assert "full" in rehearsed
