@@ -1,10 +1,12 @@
 """Health checks: what they respond to each status, and how often the database is checked."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 from threading import Event
+from time import monotonic, sleep
 from unittest.mock import Mock
 
 import pytest
@@ -89,10 +91,12 @@ def read(store: SQLStore) -> Iterator[Callable[..., StatusReader]]:
         each.close()
 
 
-def results(fault: str | None = None, *, kept: bool = False) -> Mock:
+def results(
+    fault: str | None = None, *, kept_at: float = -math.inf, lost_at: float = -math.inf
+) -> Mock:
     """Return the results of notifications, with the fault that they show."""
     values = {"fault.return_value": fault, "losses.return_value": None}
-    return Mock(**values, **{"kept_within.return_value": kept})
+    return Mock(**values, kept_at=kept_at, lost_after=lambda at: lost_at > at)
 
 
 def reasons(read: StatusReader) -> list[str]:
@@ -153,7 +157,8 @@ def test_how_often_a_write_is_rehearsed(
 ) -> None:
     """Every 30 s, because it leaves a row, and until it succeeds; never if one was recorded."""
     monkeypatch.setattr(status_reader, "VALID_FOR", 0.0)
-    check, recent = Mock(side_effect=[[], [], [], [AWAY], [AWAY], [], []]), results(kept=kept)
+    check = Mock(side_effect=[[], [], [], [AWAY], [AWAY], [], []])
+    recent = results(kept_at=math.inf if kept else -math.inf)
     status = read(check, recent)
     status()
     status()
@@ -163,6 +168,20 @@ def test_how_often_a_write_is_rehearsed(
     rehearsed = [each.args[1] for each in check.call_args_list]
     first = not kept
     assert rehearsed == [first, False, first, False, True, True, False]
+
+
+def test_a_write_is_rehearsed_after_a_notification_was_lost(
+    read: Callable[..., StatusReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, if the rehearsal succeeds: the notification then had its own cause."""
+    monkeypatch.setattr(status_reader, "VALID_FOR", 0.0)
+    now = monotonic()
+    check, recent = Mock(return_value=[]), results(kept_at=now, lost_at=now + 0.001)
+    status = read(check, recent)
+    sleep(0.002)
+    status()
+    status()
+    assert [each.args[1] for each in check.call_args_list] == [True, False]
 
 
 def test_callers_share_a_check_that_hangs(read: Callable[..., StatusReader]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import closing
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -214,16 +215,21 @@ def test_losses(clock: Clock) -> None:
     assert recent.losses(60.0) is None
 
 
-def test_whether_a_notification_was_kept(clock: Clock) -> None:
+def test_when_a_notification_was_kept_or_lost(clock: Clock) -> None:
     recent = RecentResults(has_log=True)
-    assert not recent.kept_within(30.0)
-    add(recent, "L", "T")
-    assert not recent.kept_within(30.0)
-    add(recent, "R", "L")
-    clock.now += 30
-    assert recent.kept_within(30.0)
+    begun = clock.now
+    assert (recent.kept_at, recent.lost_after(0.0)) == (-inf, False)
     clock.now += 1
-    assert not recent.kept_within(30.0)
+    add(recent, "L", "T")
+    assert (recent.kept_at, recent.lost_after(begun)) == (-inf, True)
+    clock.now += 1
+    add(recent, "RL")  # if one was kept, the others had their own causes
+    assert recent.kept_at == clock.now
+    assert not recent.lost_after(recent.kept_at)
+    add(recent, "L")
+    clock.now += 1
+    assert recent.lost_after(begun + 1)
+    assert not recent.lost_after(clock.now)
 
 
 def test_notifications_that_nothing_can_retry(clock: Clock) -> None:

@@ -70,7 +70,8 @@ class StatusReader:
     The database is checked at most once a second, and its log read at most every ten, each by one
     thread. A call returns within `deadline` seconds: a database that has not responded by then is
     a finding. A write is rehearsed unless a rehearsal succeeded, or a notification was recorded, in
-    the last 30 s. What the process itself knows is read in each call.
+    the last 30 s, and none got a 503 since then. What the process itself knows is read in each
+    call.
     """
 
     def __init__(self, source: StatusSource, *, deadline: float = DEADLINE) -> None:
@@ -120,10 +121,7 @@ class StatusReader:
         began = monotonic()
         receiver = self._source.receiver()
         results = None if receiver is None else receiver.results
-        is_proven = results is not None and results.kept_within(REHEARSE_EVERY)
-        rehearse = not self._was_sound or not (
-            is_proven or began - self._rehearsed_at < REHEARSE_EVERY
-        )
+        rehearse = not self._was_sound or not self._is_proven(began)
         fault = read_fault(self._source, rehearse=rehearse)
         if fault is None and rehearse:
             self._rehearsed_at = began
@@ -132,6 +130,14 @@ class StatusReader:
             results.forget()
         self._was_sound = is_sound
         return fault
+
+    def _is_proven(self, now: float) -> bool:
+        """Return whether a write has succeeded recently, and none has failed since then."""
+        receiver = self._source.receiver()
+        if receiver is None:
+            return now - self._rehearsed_at < REHEARSE_EVERY
+        proven_at = max(self._rehearsed_at, receiver.results.kept_at)
+        return now - proven_at < REHEARSE_EVERY and not receiver.results.lost_after(proven_at)
 
     def _read_log(self) -> RecordFacts:
         return read_log(self._source, datetime.now(UTC))

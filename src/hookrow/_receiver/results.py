@@ -117,9 +117,14 @@ class RecentResults:
         since = monotonic() - within
         return sum(at > since and name == provider for at, name in self._unretried.copy())
 
-    def kept_within(self, seconds: float) -> bool:
-        """Return whether the database kept a notification in the last `seconds`."""
-        return monotonic() - self._kept_at <= seconds
+    @property
+    def kept_at(self) -> float:
+        """The time of `monotonic` at which the database kept a notification, or minus infinity."""
+        return self._kept_at
+
+    def lost_after(self, at: float) -> bool:
+        """Return whether a notification was not kept after a time of `monotonic`."""
+        return max(self._last.copy(), default=0.0) > at
 
     def forget(self) -> None:
         """Forget all results, because their cause has ended."""

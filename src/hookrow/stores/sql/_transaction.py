@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from secrets import token_hex
 from typing import Any
 
+from msgspec.structs import replace
+
 from hookrow._core.changes import State, is_ignored, new_values
 from hookrow._core.log_entry import LogEntry, log_entries
 from hookrow._core.notification import (
@@ -440,13 +442,16 @@ class SQLTransaction(_Writing):
 
 
 def _rehearsed_entry() -> LogEntry:
-    """Return an entry that no notification has; its body is random, and thus its fingerprint."""
+    """Return an entry that no notification has; its body is random, and thus its fingerprint.
+
+    Each index of the log contains it: on SQLite, a commit needs room for each changed page.
+    """
     now = datetime.now(UTC)
     arrival = Arrival(
         (Reactivated(PROBE, None, None),), token_hex(REHEARSED_SIZE // 2).encode(), now
     )
     [entry] = log_entries([arrival], [Recorded(())], now)
-    return entry
+    return replace(entry, message_id=entry.fingerprint.hex(), retry_at=now)
 
 
 @contextmanager
