@@ -18,6 +18,7 @@ from hookrow._postmark_api.errors import APIError, VerificationFailed
 from hookrow._postmark_api.register import ExpectedWebhook, register
 from hookrow._postmark_api.rotate import RETRIES_FOR, Rotation, RotationState, SecretFile
 from hookrow._postmark_api.webhooks import read_streams
+from hookrow._receiver.hourly import COUNT_EVERY
 from hookrow._server.settings import EntrySettings
 from hookrow.errors import ConfigurationError
 from hookrow.stores._log import RequestHour, RequestKind
@@ -216,15 +217,13 @@ def test_finish_while_the_old_secret_is_used(home: Home, hookrow_store: SQLStore
     assert len(home.file.read()) == 1
 
 
-def test_finish_waits_for_the_counts_of_the_last_minute(
-    home: Home, hookrow_store: SQLStore
-) -> None:
+def test_finish_waits_for_the_last_counts(home: Home, hookrow_store: SQLStore) -> None:
     list(home.rotation().begin())
     home.now += RETRIES_FOR
 
     def sleep(seconds: float) -> None:
         assert hookrow_store.log is not None
-        assert seconds > 60
+        assert seconds > COUNT_EVERY
         hookrow_store.log.add_requests({RequestHour(RequestKind.OLD_SECRET, "", home.now): 1})
 
     with pytest.raises(ConfigurationError, match="was used in the hour from"):

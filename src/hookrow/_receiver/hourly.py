@@ -14,7 +14,7 @@ from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 if TYPE_CHECKING:
     from hookrow.stores.sql._log import SQLLog
 
-COUNT_EVERY = 60.0
+COUNT_EVERY = 30.0
 """Seconds between two updates of the counts."""
 
 
@@ -22,10 +22,10 @@ class HourlyCount(PeriodicTask):
     """Counts the log's new entries, and the requests without a valid secret or with an old one.
 
     The log does not show the latter, so each process counts them by hour and by the receiver's
-    entry until the next update that succeeds, or until `close`. Those of the last minute are lost
-    if the process ends without it. `old_matches` returns the number of requests with an old secret
-    by the name of the entry, which is None for a single provider; no number ever decreases. `clock`
-    returns the time.
+    entry until the next update that succeeds, or until `close`. Those since the last update are
+    lost if the process ends without it. `old_matches` returns the number of requests with an old
+    secret by the name of the entry, which is None for a single provider; no number ever decreases.
+    `clock` returns the time.
     """
 
     _counts: Counter[RequestHour]

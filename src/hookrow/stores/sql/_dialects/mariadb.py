@@ -27,7 +27,7 @@ time, however many transactions there are.
 WRITERS_ALTERNATE = 40
 """Seconds after which writers use the other row.
 
-Entries are counted once a minute, so successive counts find different rows free."""
+Entries are counted every 30 seconds, so two of three successive counts find different rows free."""
 
 
 CHECK = "SET @hookrow_check = IF({}, 1, (SELECT 1 UNION ALL SELECT 2))"
