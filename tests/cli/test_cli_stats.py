@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
@@ -10,6 +11,7 @@ import pytest
 
 import world
 from command import Command
+from engines import run
 from hookrow import Recorded, Refusal, testing
 from hookrow._describe import format_time
 from hookrow._receiver.clock import utc_now
@@ -194,3 +196,19 @@ def test_no_log(command: Command) -> None:
     found = json.loads(command.call("stats", "--json").stdout)
     names = ("total", "recovered", "last_received", "parked", "expired", "unauthentic", "sent")
     assert [found[name] for name in names] == [*[None] * 6, 6]
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_tables_that_cannot_be_read(
+    command: Command, sqlite_url: str, options: Sequence[str]
+) -> None:
+    """The status says why, before the error."""
+    run(sqlite_url, "ALTER TABLE hookrow_dispatches DROP COLUMN opened_at")
+    done = command.call("stats", *options)
+    assert (done.returncode, "has no column 'opened_at'" in done.stderr) == (1, True)
+    if options:
+        answer = json.loads(done.stdout)
+        assert [*answer] == ["status"]
+        assert answer["status"]["level"] == "broken"
+    else:
+        assert done.stdout.startswith("Broken: 1 finding.\n- writes: The table 'hookrow_dis")

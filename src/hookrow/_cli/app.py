@@ -99,8 +99,8 @@ class App:
             yield database
 
     @contextmanager
-    def open_store(self, database_url: str) -> Iterator[SQLStore]:
-        """Open the store, whose tables are verified, for the duration of a block.
+    def open_store(self, database_url: str, *, verified: bool = True) -> Iterator[SQLStore]:
+        """Open the store, whose tables are `verified`, for the duration of a block.
 
         Raises a `HookrowError` if that fails.
         """
@@ -108,7 +108,8 @@ class App:
 
         with self.open_database(database_url) as database:
             check_tenants(self.configured.entries, self.schema)
-            verify_tables(database, self.schema, self.parsers.known)
+            if verified:
+                verify_tables(database, self.schema, self.parsers.known)
             store = SQLStore(database, self.schema)
             store.use_entries(self.parsers.known)
             yield store
@@ -206,10 +207,11 @@ class HostApp(App):
         yield self.store.database
 
     @contextmanager
-    def open_store(self, database_url: str) -> Iterator[SQLStore]:
-        """Return the store, whose tables are verified. Raises `ConfigurationError`."""
+    def open_store(self, database_url: str, *, verified: bool = True) -> Iterator[SQLStore]:
+        """Return the store, whose tables are `verified`. Raises `ConfigurationError`."""
         del database_url
-        verify_tables(self.store.database, self.schema, self.store.known_entries)
+        if verified:
+            verify_tables(self.store.database, self.schema, self.store.known_entries)
         yield self.store
 
     @property

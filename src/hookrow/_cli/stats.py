@@ -26,6 +26,7 @@ from hookrow._statistics import (
     read_overview,
     read_present,
 )
+from hookrow.errors import HookrowError
 
 if TYPE_CHECKING:
     from hookrow.stores.sql import SQLStore
@@ -58,6 +59,7 @@ def stats(app: App, *, period: Period, entry: str | None, as_json: bool, databas
     """Show what was received, recorded, delivered, opened and suppressed.
 
     The first lines are the status: OK, attention or broken, with the reasons and the remedies.
+    They are also printed if the figures cannot be read.
 
     Notifications are counted by their first outcome. "recorded later" is the number of those that
     were refused at first and have been recorded since.
@@ -65,16 +67,24 @@ def stats(app: App, *, period: Period, entry: str | None, as_json: bool, databas
     from hookrow._diagnostics.status import describe_status, read_status, status_as_json
 
     now = datetime.now(UTC)
-    with app.open_store(database_url) as store:
-        check_entry(entry, app, store.log)
-        present = read_present(store, now, entry)
-        overview = read_overview(store, period, now, entry)
-        tables = _count_tables(store, now, entry)
+    with app.open_store(database_url, verified=False) as store:
         status = read_status(app.status_source(store), now)
+    if not as_json:
+        echo(*describe_status(status), "")
+    try:
+        with app.open_store(database_url) as store:
+            check_entry(entry, app, store.log)
+            present = read_present(store, now, entry)
+            overview = read_overview(store, period, now, entry)
+            tables = _count_tables(store, now, entry)
+    except HookrowError:
+        if as_json:
+            echo_json({"status": status_as_json(status)})
+        raise
     if as_json:
         echo_json({"status": status_as_json(status), **_as_json(present, overview, tables)})
         return
-    echo(*describe_status(status), "", *_received(present, overview), "", *_rows(overview, tables))
+    echo(*_received(present, overview), "", *_rows(overview, tables))
 
 
 def _count_tables(store: SQLStore, now: datetime, entry: str | None) -> TableCounts | None:

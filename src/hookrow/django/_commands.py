@@ -81,16 +81,21 @@ class Project:
         return _senders()
 
     @contextmanager
-    def open_store(self, database_url: str) -> Iterator[SQLStore]:
-        """Open the store. Raises `ConfigurationError` if the log's table does not exist."""
+    def open_store(self, database_url: str, *, verified: bool = True) -> Iterator[SQLStore]:
+        """Open the store. Raises `ConfigurationError` if the log's table does not exist.
+
+        The table is not looked for if the store is not to be `verified`.
+        """
         del database_url
         opened = store()
         parsers()  # which the store knows from now on
-        table = Notification._meta.db_table
-        with opened.database.reading():
-            tables = connections[conf.database].introspection.table_names()
-        if opened.log is not None and table not in tables:
-            raise ConfigurationError(f"The table {table} does not exist. Run: manage.py migrate")
+        if verified and opened.log is not None:
+            table = Notification._meta.db_table
+            with opened.database.reading():
+                tables = connections[conf.database].introspection.table_names()
+            if table not in tables:
+                text = f"The table {table} does not exist. Run: manage.py migrate"
+                raise ConfigurationError(text)
         yield opened
 
 
