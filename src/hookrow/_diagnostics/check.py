@@ -294,7 +294,7 @@ def _check_changes(
         yield CheckResult(
             Level.ERROR,
             "changes",
-            f"The database accepts no changes: {error}",
+            f"The database accepts no changes: {str(error).rstrip('.')}.",
             "Until it does, notifications get a 503.",
             _remedy(error, database.dialect),
         )

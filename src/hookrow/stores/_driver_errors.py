@@ -101,7 +101,7 @@ class _PostgreSQLErrors(_Family):
     }
     MEANINGS: Mapping[str, str] = {
         "25006": "the server is read-only: a standby, or default_transaction_read_only is on",
-        "53100": "the disk of the server is full",
+        "53100": "the disk of the server is full: free space on it",
         "57P03": "the server is starting or shutting down",
     }
     """The meaning of some: the server's messages may be translated, or quote a row."""
@@ -390,12 +390,12 @@ class _MariaDBErrors(_Family):
     }
     MEANINGS: Mapping[int, str] = {
         0: "the connection is closed",
-        3: "a file of the server cannot be written, for example because the disk is full",
-        1021: "the disk of the server is full",
+        3: "a file of the server cannot be written: free space on its disk if that is full",
+        1021: "the disk of the server is full: free space on it",
         1040: "the server has too many connections: increase max_connections",
         1047: "this node of the cluster is not ready",
         1053: "the server is shutting down",
-        1114: "a table, or the disk of the server, is full",
+        1114: "a table, or the disk of the server, is full: free space on it",
         1115: "the server does not have the character set utf8mb4",
         1153: "the statement is longer than the server's max_allowed_packet: increase it",
         1203: "the user has too many connections: increase its MAX_USER_CONNECTIONS",
