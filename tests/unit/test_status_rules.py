@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from copying import replace
 from hookrow import Postmark
+from hookrow._core.log_entry import StoredEntry
 from hookrow._core.status import Finding, Status, StatusLevel, StatusSubject
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.status import (
@@ -18,7 +20,9 @@ from hookrow._diagnostics.status import (
     Silence,
     WebhookState,
     assess,
+    events_ahead_of,
     silence_of,
+    webhook_states,
 )
 from hookrow._receiver.entries import POSTMARK, Entries, Entry
 from hookrow._receiver.results import Losses
@@ -44,9 +48,10 @@ def status(
     fault: CheckResult | None = None,
     log: LogFacts | str | None = None,
     ahead: timedelta | None = None,
+    offset: timedelta = timedelta(0),
     **process: Any,  # noqa: ANN401 - passed on
 ) -> Status:
-    recorded = RecordFacts(log=log, ahead=ahead)
+    recorded = RecordFacts(log=log, ahead=ahead, offset=offset)
     return assess(fault, recorded, ProcessFacts(**process), NOON)
 
 
@@ -89,7 +94,9 @@ def test_the_worst_comes_first() -> None:
 def test_a_finding_is_one_line(text: str, reason: str) -> None:
     """`hookrow check` shows all faults of a mapping and the lines to write below the status."""
     found = finding(fault=CheckResult(Level.ERROR, "tables", text))
-    assert (found.reason, found.remedy) == (reason, "`hookrow check` has the details.")
+    assert (found.reason, found.remedy[:34]) == (reason, "If it was dropped, add it again; o")
+    other = finding(fault=CheckResult(Level.ERROR, "migrations", "They are not created yet."))
+    assert other.remedy == "`hookrow check` has the details."
 
 
 def test_notifications_that_got_a_503() -> None:
@@ -230,9 +237,12 @@ def test_the_clock() -> None:
 @pytest.mark.parametrize(
     ("state", "level"),
     [
-        (WebhookState("Mail: verified, as registered.", are_correct=True, exist=True), OK),
-        (WebhookState("Mail: the secret is wrong.", are_correct=False, exist=True), ATTENTION),
-        (WebhookState("Mail: no webhook posts.", are_correct=False, exist=False), BROKEN),
+        (WebhookState("Mail: as registered.", are_correct=True, are_accepted=True), OK),
+        (
+            WebhookState("Mail: the secret is wrong.", are_correct=False, are_accepted=True),
+            ATTENTION,
+        ),
+        (WebhookState("Mail: no webhook posts.", are_correct=False, are_accepted=False), BROKEN),
     ],
 )
 def test_the_webhooks_at_the_provider(state: WebhookState, level: StatusLevel) -> None:
@@ -268,7 +278,7 @@ def test_the_command_in_a_remedy() -> None:
     waiting = replace(QUIET, waiting=Waiting(1, NOON - DAY, 0, 0))
     found = finding(log=waiting, command="manage.py hookrow")
     assert "run `manage.py hookrow replay --parked`." in found.remedy
-    state = WebhookState("It differs.", are_correct=False, exist=True)
+    state = WebhookState("It differs.", are_correct=False, are_accepted=True)
     found = finding(webhooks=[state], command="manage.py hookrow")
     assert found.remedy.startswith("`hookrow provider status` lists")
     found = finding(webhooks=[state], command="hookrow --app a:b")
@@ -281,10 +291,82 @@ def test_settings_of_the_sweep_that_are_not_valid() -> None:
     assert finding(sweep=[result]) == expected
 
 
+def test_an_obstacle_before_the_webhook() -> None:
+    """It has the name of its entry, if there are several."""
+    result = CheckResult(Level.ERROR, "forbidden", "POST / got 403.", "A login.", "Exempt POST.")
+    state = WebhookState("Mail: fine.", are_correct=True, are_accepted=True, obstacle=result)
+    prefix = "Requests to the webhook's URL do not reach hookrow."
+    expected = Finding(
+        BROKEN, StatusSubject.PROVIDER, f"{prefix} POST / got 403. A login.", "Exempt POST."
+    )
+    assert finding(webhooks=webhook_states({None: state})) == expected
+    found = finding(webhooks=webhook_states({"a": state, "b": None}))
+    assert found.reason == f"{prefix} a: POST / got 403. A login."
+
+
 def test_a_log_that_cannot_be_read() -> None:
     found = finding(log="canceling statement due to statement timeout")
     assert (found.level, found.subject) == (ATTENTION, StatusSubject.LOG)
     assert found.reason.endswith("canceling statement due to statement timeout.")
+
+
+def test_the_times_of_a_log_are_those_of_the_database() -> None:
+    """A clock that is days fast makes no retry late, and one that is slow no entry new."""
+    wait = Waiting(1, NOON - 3 * DAY, 0, 0)
+    found = finding(log=replace(QUIET, waiting=wait), ahead=-3 * DAY, offset=-3 * DAY)
+    assert found.subject is StatusSubject.CLOCK
+    log = replace(QUIET, newest=NOON + 3 * DAY)
+    found = finding(log=log, ahead=3 * DAY, offset=3 * DAY)
+    assert found.reason.endswith("slow, compared with the database's.")
+
+
+def test_a_correction_is_older_than_a_comparison_with_the_database() -> None:
+    assert status(ahead=0 * DAY, correction=3 * DAY).level is OK
+
+
+def events(number: int, ahead: timedelta, *, recipients: int = 9) -> list[StoredEntry]:
+    """Return entries of events that are ahead of their arrivals, the last one by a second more."""
+    return [
+        Mock(
+            occurred_at=NOON + ahead + (n == number - 1) * SECOND,
+            received_at=NOON,
+            recipient=f"{n % recipients}@example.com",
+        )
+        for n in range(number)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entries", "ahead"),
+    [
+        (events(20, -3 * DAY), -3 * DAY + SECOND),
+        (events(20, 2 * DAY), 2 * DAY),
+        # Too few, of too few people, or as late as a repetition may be.
+        (events(19, -3 * DAY), None),
+        (events(20, -3 * DAY, recipients=4), None),
+        (events(20, -2 * DAY), None),
+        (events(20, 1 * DAY), None),
+        # A single one that is recent.
+        ([*events(19, -3 * DAY), *events(1, 0 * DAY)], None),
+        ([*events(19, 3 * DAY), *events(1, 0 * DAY)], None),
+    ],
+)
+def test_a_clock_that_differs_from_the_events(
+    entries: list[StoredEntry], ahead: timedelta | None
+) -> None:
+    assert events_ahead_of(entries) == ahead
+
+
+def test_the_finding_of_a_clock_that_differs_from_the_events() -> None:
+    found = finding(log=replace(QUIET, events_ahead=-3 * DAY))
+    assert (found.level, found.subject) == (ATTENTION, StatusSubject.CLOCK)
+    assert found.reason == (
+        "The clock of the receiver's machine seems to be 3 days, 0:00:00 fast: the newest 20 "
+        "events are dated 3 days or more before their arrival."
+    )
+    found = finding(log=replace(QUIET, events_ahead=2 * DAY))
+    assert "2 days, 0:00:00 slow" in found.reason
+    assert found.reason.endswith("2 days or more after their arrival.")
 
 
 def test_silence() -> None:

@@ -196,9 +196,11 @@ def _provider_result(name: str | None, watch: ProviderWatch) -> CheckResult:
     text = str(watch.line) if name is None else f"{name}: {watch.line}"
     if watch.state is None:
         return CheckResult(Level.WARNING, "provider", text)
+    if (obstacle := watch.state.obstacle) is not None:
+        return replace(obstacle, subject="provider")
     if watch.state.are_correct:
         return CheckResult(Level.OK, "provider", text)
-    level = Level.WARNING if watch.state.exist else Level.ERROR
+    level = Level.WARNING if watch.state.are_accepted else Level.ERROR
     return CheckResult(level, "provider", text, remedy=WEBHOOK_REMEDY)
 
 

@@ -30,7 +30,14 @@ from hookrow._describe import format_duration, format_time, pluralize
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.advice import OVERDUE, TOLERATED_DIFFERENCE
 from hookrow._diagnostics.check import TURN_ON_SWEEP, check_database, check_sweep
-from hookrow._receiver.clock import clock_difference, describe_difference
+from hookrow._receiver.clock import (
+    AHEAD,
+    LEAST_EVENTS,
+    LEAST_RECIPIENTS,
+    TOLERANCE,
+    clock_difference,
+    describe_difference,
+)
 from hookrow._receiver.entries import Parsers
 from hookrow._receiver.results import Losses
 from hookrow._statistics import add_up
@@ -42,6 +49,7 @@ from hookrow.stores._timeouts import limited_to
 from hookrow.stores.sql._hours import ONE_HOUR
 
 if TYPE_CHECKING:
+    from hookrow._core.log_entry import StoredEntry
     from hookrow._receiver.receiver import Receiver
     from hookrow._receiver.spool import SpoolState
     from hookrow.stores.sql import SQLStore
@@ -75,6 +83,10 @@ LEAST_HOURS = 24
 """The number of hours with notifications from which there is a usual pause. A sender with fewer
 pauses for any time."""
 
+LONGEST_DELAY = timedelta(days=2)
+"""An event that is older on its arrival shows that the clock is fast, if the others are, too: the
+providers repeat a notification for little more than a day."""
+
 SHORTEST_SILENCE = timedelta(hours=2)
 """A silence that is not longer is not reported, because the counts are those of whole hours."""
 
@@ -84,12 +96,21 @@ _LAST_DAY = timedelta(days=1)
 class WebhookState(NamedTuple):
     """The webhooks at the provider: a summary in sentences, and whether they are as they should be.
 
-    `exist` is whether any webhook posts to hookrow.
+    `are_accepted` is whether any webhook posts to hookrow with a valid secret. `obstacle` is what
+    keeps the provider's requests from hookrow, such as a proxy.
     """
 
     summary: str
     are_correct: bool
-    exist: bool
+    are_accepted: bool
+    obstacle: CheckResult | None = None
+
+    def of_entry(self, name: str | None) -> WebhookState:
+        """Return the state with the name of its entry."""
+        obstacle = self.obstacle
+        if obstacle is not None:
+            obstacle = replace(obstacle, text=f"{name}: {obstacle.text}")
+        return self._replace(summary=f"{name}: {self.summary}", obstacle=obstacle)
 
 
 def _check_database(store: SQLStore, rehearse: bool) -> Iterator[CheckResult]:  # noqa: FBT001 - of a callback
@@ -99,7 +120,7 @@ def _check_database(store: SQLStore, rehearse: bool) -> Iterator[CheckResult]:  
 def webhook_states(states: Mapping[str | None, WebhookState | None]) -> Sequence[WebhookState]:
     """Return the known states of entries, each with the name of the entry if there are several."""
     return [
-        state if len(states) == 1 else state._replace(summary=f"{name}: {state.summary}")
+        state if len(states) == 1 else state.of_entry(name)
         for name, state in states.items()
         if state is not None
     ]
@@ -141,7 +162,8 @@ class LogFacts:
     """What the log and its hourly counts have.
 
     `active` are the hours with notifications, by entry, and `last_valid` is the end of the last of
-    them. `stopped` are the entries of which the log has nothing after that time.
+    them. `stopped` are the entries of which the log has nothing after that time. `events_ahead` is
+    the result of `events_ahead_of` the newest notifications.
     """
 
     waiting: Waiting
@@ -150,6 +172,7 @@ class LogFacts:
     stopped: Collection[str]
     silences: Sequence[Silence]
     newest: datetime | None
+    events_ahead: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,11 +180,13 @@ class RecordFacts:
     """What the database has recorded, and its clock.
 
     `log` is None without a log, and a text if it cannot be read. `ahead` is by how much the
-    database's clock is ahead of this machine's; None on SQLite, which uses the latter.
+    database's clock is ahead of this machine's; None on SQLite, which uses the latter. `offset` is
+    what is added to this machine's time for comparisons with times in the log, which are corrected.
     """
 
     log: LogFacts | str | None = None
     ahead: timedelta | None = None
+    offset: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,10 +253,19 @@ def read_log(source: StatusSource, now: datetime) -> RecordFacts:
     try:
         with source.around(), limited_to(LOG_TIMEOUT):
             ahead = clock_difference(store.time, lambda: datetime.now(UTC))
-            log = None if store.log is None else _read_log(store.log, source.parsers, now)
+            offset = _offset(source, ahead)
+            log = None if store.log is None else _read_log(store.log, source.parsers, now + offset)
     except StoreError as error:
         return RecordFacts(log=message(error))
-    return RecordFacts(log=log, ahead=ahead)
+    return RecordFacts(log=log, ahead=ahead, offset=offset)
+
+
+def _offset(source: StatusSource, ahead: timedelta | None) -> timedelta:
+    """Return by how much a receiver corrects its clock, if the database's is ahead of it."""
+    receiver = source.receiver()
+    if ahead is None:
+        return timedelta(0) if receiver is None else receiver.clock.correction
+    return ahead if abs(ahead) > TOLERANCE else timedelta(0)
 
 
 def is_readable(fault: CheckResult | None) -> bool:
@@ -322,7 +356,7 @@ def assess(
             reason = f"The log cannot be read, so its findings are missing: {error}"
             findings.append(Finding(StatusLevel.ATTENTION, StatusSubject.LOG, reason, remedy))
         case LogFacts() as log:
-            findings += _log_findings(log, process, now)
+            findings += _log_findings(log, process, now + recorded.offset)
     return Status.of(
         replace(
             each,
@@ -388,7 +422,25 @@ def _read_log(log: SQLLog, parsers: Parsers | None, now: datetime) -> LogFacts:
         stopped=stopped,
         silences=[each for name, each in silences.items() if name in stopped],
         newest=newest[0].received_at if newest else None,
+        events_ahead=events_ahead_of(
+            log.newest(Query(posted=True), limit=LEAST_EVENTS, bodies=False)
+        ),
     )
+
+
+def events_ahead_of(entries: Sequence[StoredEntry]) -> timedelta | None:
+    """Return by how much events are ahead of their arrivals, if that shows a wrong clock, or None.
+
+    It does if each of 20 events, of at least 5 recipients, is dated more than a day after its
+    arrival, or more than two days before it. The least of the differences counts.
+    """
+    ahead = [each.occurred_at - each.received_at for each in entries if each.occurred_at]
+    recipients = {each.recipient for each in entries}
+    if len(ahead) < LEAST_EVENTS or len(recipients) < LEAST_RECIPIENTS:
+        return None
+    if min(ahead) > AHEAD:
+        return min(ahead)
+    return max(ahead) if max(ahead) < -LONGEST_DELAY else None
 
 
 def silence_of(entry: str, hours: Sequence[datetime], now: datetime) -> Silence | None:
@@ -432,6 +484,11 @@ def _spool_or_error(read: Callable[[], SpoolState | None]) -> SpoolState | str |
 def _writes(fault: CheckResult | None) -> Iterator[Finding]:
     if fault is not None:
         remedy = fault.remedy or "`hookrow check` has the details."
+        if fault.subject == "tables":
+            remedy = (
+                "If it was dropped, add it again; otherwise, correct the mapping. `hookrow check` "
+                "lists all faults, with the lines to write."
+            )
         yield Finding(StatusLevel.BROKEN, StatusSubject.WRITES, _summary(fault), remedy)
 
 
@@ -445,8 +502,16 @@ def _process_findings(process: ProcessFacts, now: datetime) -> Iterator[Finding]
     yield from _losses(process)
     yield from _spool(process.spool, now)
     for webhooks in process.webhooks:
+        if (obstacle := webhooks.obstacle) is not None:
+            reason = f"Requests to the webhook's URL do not reach hookrow. {obstacle.text}"
+            yield Finding(
+                StatusLevel.BROKEN,
+                StatusSubject.PROVIDER,
+                f"{reason} {obstacle.meaning}",
+                obstacle.remedy,
+            )
         if not webhooks.are_correct:
-            level = StatusLevel.ATTENTION if webhooks.exist else StatusLevel.BROKEN
+            level = StatusLevel.ATTENTION if webhooks.are_accepted else StatusLevel.BROKEN
             yield Finding(level, StatusSubject.PROVIDER, webhooks.summary, WEBHOOK_REMEDY)
     yield from _unretried(process)
 
@@ -480,10 +545,8 @@ def _losses(process: ProcessFacts) -> Iterator[Finding]:
     elif (losses := process.losses) is not None:
         ago = format_duration(timedelta(seconds=losses.seconds))
         lost = f"{losses.lost} got a 503, the last one {ago} ago"
-        reason = f"Of the last {losses.total} notifications, {lost}: "
-        yield Finding(
-            StatusLevel.ATTENTION, StatusSubject.RESPONSES, f"{reason}{losses.reason}", remedy
-        )
+        reason = f"Of the last {losses.total} notifications, {lost}: {losses.reason}"
+        yield Finding(StatusLevel.ATTENTION, StatusSubject.RESPONSES, reason, remedy)
 
 
 def _spool(spool: SpoolState | str | None, now: datetime) -> Iterator[Finding]:
@@ -520,7 +583,8 @@ def _spool(spool: SpoolState | str | None, now: datetime) -> Iterator[Finding]:
 
 
 def _clock(recorded: RecordFacts, process: ProcessFacts) -> Iterator[Finding]:
-    ahead = process.correction or recorded.ahead or timedelta(0)
+    # The receiver's correction is as old as the last notification.
+    ahead = process.correction if recorded.ahead is None else recorded.ahead
     if abs(ahead) > TOLERATED_DIFFERENCE:
         other = "the times of the events received" if recorded.ahead is None else "the database's"
         yield Finding(
@@ -539,6 +603,16 @@ def _log_findings(log: LogFacts, process: ProcessFacts, now: datetime) -> Iterat
     yield from _retries(log.waiting, now)
     for each in log.silences:
         yield _silence(each, now, process.parsers)
+    if log.events_ahead is not None:
+        direction = "after" if log.events_ahead > timedelta(0) else "before"
+        yield Finding(
+            StatusLevel.ATTENTION,
+            StatusSubject.CLOCK,
+            "The clock of the receiver's machine seems to be "
+            f"{describe_difference(log.events_ahead)}: the newest {LEAST_EVENTS} events are dated "
+            f"{format_duration(abs(log.events_ahead))} or more {direction} their arrival.",
+            "Set the clock, for example with NTP. If it is right, these events are old.",
+        )
     if log.newest is not None and log.newest - now > TOLERATED_DIFFERENCE:
         yield Finding(
             StatusLevel.ATTENTION,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -13,6 +14,8 @@ import msgspec
 from hookrow._concurrency import PeriodicTask
 from hookrow._core.result import Result
 from hookrow._describe import pluralize
+from hookrow._diagnostics import CheckResult, Level
+from hookrow._diagnostics.probe import Sender, check_url
 from hookrow._diagnostics.status import WebhookState
 from hookrow._http import SECRET_HEADER
 from hookrow._postmark_api.client import PostmarkAPI
@@ -32,6 +35,7 @@ from hookrow._receiver.entries import Entries, Entry
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.providers._base import Provider
 from hookrow.providers._json import decode
+from hookrow.providers.postmark import Postmark
 from hookrow.stores._log import Query
 from hookrow.stores.sql import SQLStore
 
@@ -41,8 +45,16 @@ STATISTICS_PERIOD = timedelta(days=1)
 MAX_COMPARED = 100_000
 """The number of entries of a type at which counting the log stops, and nothing is compared."""
 
-ASK_EVERY = 300.0
-"""Seconds between two statuses of a `ProviderWatch`."""
+ASK_EVERY = 30.0
+"""Seconds between two statuses of a `ProviderWatch`. Each needs a request for the server, one for
+its streams, one for each stream and one for each webhook."""
+
+OBSTACLE_TIMEOUT = 5.0
+"""Seconds to wait for each response to a probe of a webhook's URL."""
+
+_INCONCLUSIVE = {"dns", "tls", "connection", "database", "readiness"}
+"""The subjects of errors that are no obstacle for the provider: a server may be unable to reach its
+own public address, and the status has the faults of the server itself."""
 
 MAX_SAMPLED_ENTRIES = 100
 """The number of the newest entries that are searched for the id of their server."""
@@ -105,6 +117,13 @@ class ProviderStatus:
         return bool(self.webhooks) and not self.drift
 
     @property
+    def lost(self) -> int:
+        """The number of notifications of 24 hours that the log lacks; without one, that failed."""
+        if not self.logged:
+            return sum(sum(each.failures.values()) for each in self.webhooks)
+        return sum(max(number - self.logged[name], 0) for name, number in self.posted.items())
+
+    @property
     def without_webhook(self) -> Sequence[str]:
         """The streams without a webhook of hookrow, which may be intended."""
         covered = {each.stream for each in self.webhooks}
@@ -156,9 +175,10 @@ def _secrets_of(entry: Entry[Provider]) -> Sequence[str]:
 
 
 class ProviderWatch(PeriodicTask):
-    """Reads the status every five minutes; `line` is the last one, or the reason why it is unknown.
+    """Reads the status twice a minute; `line` is the last one, or the reason why it is unknown.
 
-    `state` is None while it is unknown.
+    `state` is None while it is unknown. If the number of lost notifications has grown, the URLs of
+    the webhooks are tested, until they are sound.
 
     `secrets` returns the secrets that hookrow accepts, the newest first. A status compares counts
     with the log of the `store`. `entry` and `is_first` are as in `ExpectedWebhook`. Raises
@@ -181,6 +201,7 @@ class ProviderWatch(PeriodicTask):
         self._api = PostmarkAPI(token, address)
         self._store, self._secrets = store, secrets
         self._entry, self._is_first = entry, is_first
+        self._lost = 0  # when the URLs were sound
         super().__init__(self.ask, seconds=ASK_EVERY, name="status of the provider")
 
     def ask(self) -> None:
@@ -197,9 +218,17 @@ class ProviderWatch(PeriodicTask):
         except HookrowError as error:
             self.line, self.state = f"Unknown. {error}", None
             return
+        obstacle = None
+        if status.lost > self._lost:
+            obstacle = find_obstacle(status, expected)
+        if obstacle is None:
+            self._lost = status.lost
         self.line = status.summary
         self.state = WebhookState(
-            status.summary, are_correct=status.is_correct, exist=bool(status.webhooks)
+            status.summary,
+            are_correct=status.is_correct,
+            are_accepted=any(each.secret is not None for each in status.webhooks),
+            obstacle=obstacle,
         )
 
 
@@ -219,15 +248,32 @@ def read_status(
     server = read_server(api)
     streams = read_streams(api, chosen)
     found = {each: read_webhooks(api, each) for each in streams}
-    logged: Mapping[str, int] = {}
     if store is not None:
         check_server(server, store, chain.from_iterable(found.values()), expected)
-        logged = _count(store, expected, now or datetime.now(UTC))
     statuses: list[WebhookStatus] = []
     for stream, webhooks in found.items():
         of_stream = [each for each in webhooks if expected.is_ours(each)]
         statuses += [_compare(api, each, expected, stream, of_stream) for each in of_stream]
+    logged: Mapping[str, int] = {}
+    if store is not None:  # after the provider has counted, so that none is missing
+        logged = _count(store, expected, now or datetime.now(UTC))
     return ProviderStatus(server, streams, statuses, logged, complete=not chosen)
+
+
+def find_obstacle(status: ProviderStatus, expected: ExpectedWebhook) -> CheckResult | None:
+    """Return what keeps the provider's requests from hookrow, such as a proxy, or None.
+
+    The probes of `hookrow check` are sent to the URLs of the webhooks, except to those with a
+    password or a query, which may be secret. An obstacle is a response that is not hookrow's.
+    """
+    provider = Postmark(*expected.secrets[:1]) if expected.secrets else None
+    sender = Sender(None, Postmark, provider)
+    for url in dict.fromkeys(each.url for each in status.webhooks if "***" not in each.url):
+        with suppress(ConfigurationError):
+            for result in check_url(url, [sender], timeout=OBSTACLE_TIMEOUT):
+                if result.level is Level.ERROR and result.subject not in _INCONCLUSIVE:
+                    return result
+    return None
 
 
 def check_server(
