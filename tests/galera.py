@@ -77,7 +77,7 @@ class Node(Server):
         self._begins = number == 0
         super().__init__(binaries)
 
-    def start(self, *options: str) -> None:
+    def start(self, *options: str, within: Sequence[str] = ()) -> None:
         """Start the server, and wait until it is a member of the cluster and has all changes."""
         provider = {
             "gmcast.listen_addr": f"tcp://127.0.0.1:{self._group[self.number]}",
@@ -91,6 +91,7 @@ class Node(Server):
             f"--wsrep-provider-options={';'.join(map('='.join, provider.items()))}",
             *begin,
             *options,
+            within=within,
         )
         self.wait_until_synced()
 

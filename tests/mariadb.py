@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -178,10 +178,13 @@ class Server(Databases):
         """The process id."""
         return self._server.pid
 
-    def start(self, *options: str) -> None:
-        """Start the server, with further options, and wait until it responds."""
+    def start(self, *options: str, within: Sequence[str] = ()) -> None:
+        """Start the server, with further options, and wait until it responds.
+
+        `within` is a program that runs the server, for example with a small disk.
+        """
         self._server.start(
-            *(self._binaries.server, *self._files),
+            *(*within, self._binaries.server, *self._files),
             *(f"--socket={self.folder}/socket", f"--pid-file={self.folder}/pid"),
             *(*_OPTIONS, *self._durability, f"--innodb-buffer-pool-size={self._buffer_pool}"),
             *options,

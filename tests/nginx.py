@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -47,13 +47,17 @@ def listening(command: Sequence[object], port: int, log: Path) -> Iterator[None]
 
 
 @contextmanager
-def running(folder: Path, port: int, sites: str) -> Iterator[None]:
-    """Run nginx with these sites until the block ends; one of them listens at the port."""
-    file = folder / "nginx.conf"
-    file.write_text(
-        f"""
+def running(folder: Path, port: int, sites: str) -> Iterator[Callable[[str], None]]:
+    """Run nginx with these sites until the block ends; one of them listens at the port.
+
+    Yield a function that replaces the sites.
+    """
+    user = "user root;" if os.geteuid() == 0 else ""
+
+    def configured(sites: str) -> str:
+        return f"""
         daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log;
-        {"user root;" if os.geteuid() == 0 else ""}
+        {user}
         events {{ }}
         http {{
           access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
@@ -61,11 +65,9 @@ def running(folder: Path, port: int, sites: str) -> Iterator[None]:
           {sites}
         }}
         """
-    )
-    nginx = installed("nginx", "nginx-light")
-    command = [nginx, "-p", folder, "-c", file, "-e", folder / "error.log"]
-    with listening(command, port, folder / "nginx.out"):
-        yield
+
+    with _serving(folder, port, configured(sites)) as reload:
+        yield lambda changed: reload(configured(changed))
 
 
 @contextmanager
@@ -74,17 +76,39 @@ def forwarding(folder: Path, port: int, settings: str) -> Iterator[Callable[[str
 
     Yield a function that replaces the settings.
     """
-    nginx = installed("nginx", "nginx-light")
     if not STREAM.is_file():
         _skip("no ngx_stream_module: apt-get install libnginx-mod-stream")
+    top = f"load_module {STREAM}; daemon off; pid {folder}/nginx.pid; events {{ }}"
+    with _serving(folder, port, f"{top}\n{settings}") as reload:
+        yield lambda changed: reload(f"{top}\n{changed}")
+
+
+@contextmanager
+def _serving(folder: Path, port: int, configuration: str) -> Iterator[Callable[[str], None]]:
+    """Run nginx with a configuration; yield a function that replaces it."""
+    nginx = installed("nginx", "nginx-light")
     file = folder / "nginx.conf"
     command = [nginx, *map(str, ("-p", folder, "-c", file, "-e", folder / "error.log"))]
-    top = f"load_module {STREAM}; daemon off; pid {folder}/nginx.pid; events {{ }}"
 
     def reload(changed: str) -> None:
-        file.write_text(f"{top}\n{changed}")
+        former = _workers(folder)
+        file.write_text(changed)
         subprocess.run([*command, "-s", "reload"], timeout=PATIENCE, check=True)
+        # Until then, they accept connections.
+        eventually(lambda: not former & _workers(folder))
 
-    file.write_text(f"{top}\n{settings}")
+    file.write_text(configuration)
     with listening(command, port, folder / "nginx.out"):
         yield reload
+
+
+def _workers(folder: Path) -> set[str]:
+    """Return the ids of the processes that accept connections."""
+    pid = (folder / "nginx.pid").read_text().strip()
+    workers = set()
+    for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            title = Path(f"/proc/{each}/cmdline").read_bytes()
+            if b"shutting down" not in title:
+                workers.add(each)
+    return workers

@@ -7,7 +7,7 @@ If PostgreSQL is not installed on the machine, the server runs the binaries in t
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, files
@@ -146,8 +146,11 @@ class Server(Databases):
         """The process id of the postmaster."""
         return self._server.pid
 
-    def start(self, primary: Databases | None = None) -> None:
-        """Start the server, as a standby of the primary if there is one; wait until it responds."""
+    def start(self, primary: Databases | None = None, *, within: Sequence[str] = ()) -> None:
+        """Start the server, as a standby of the primary if there is one; wait until it responds.
+
+        `within` is a program that runs the server, for example with a small disk.
+        """
         options = []
         if primary is not None:
             run_program("touch", self._data / "standby.signal")
@@ -155,7 +158,7 @@ class Server(Databases):
             source = f"primary_conninfo=host={primary.folder} user=postgres"
             options = ["-c", source, "-c", "wal_keep_size=256MB"]
         self._server.start(
-            *(self.binaries / "postgres", "-D", self._data, "-k", self.folder),
+            *(*within, self.binaries / "postgres", "-D", self._data, "-k", self.folder),
             *("-c", "listen_addresses=", "-c", f"fsync={self._fsync}"),
             *("-c", "max_prepared_transactions=4", *options),
         )
@@ -210,9 +213,9 @@ class Standby(Server):
             *("--host", self._primary.folder, "--username", "postgres", "--checkpoint", "fast"),
         )
 
-    def start(self, primary: Databases | None = None) -> None:
+    def start(self, primary: Databases | None = None, *, within: Sequence[str] = ()) -> None:
         """Start the server, which follows its first primary unless it was promoted."""
-        super().start(primary or self._primary)
+        super().start(primary or self._primary, within=within)
 
     def promote(self) -> None:
         """Make the standby a primary, and wait until it accepts changes."""

@@ -83,7 +83,8 @@ class SmallDisk:
             **self._user,
         )
         assert done.returncode == 0, done.stderr
-        return done.stdout.split("\n")[:-1]
+        lines: list[str] = done.stdout.split("\n")
+        return lines[:-1]
 
     def close(self) -> None:
         """End the shell. The disk is removed when the last of the other processes ends."""
@@ -94,7 +95,7 @@ class SmallDisk:
         assert self._shell.stdin is not None
         assert self._shell.stdout is not None
         print(f"{command}; echo {_END} $?", file=self._shell.stdin, flush=True)
-        printed = []
+        printed: list[str] = []
         for line in self._shell.stdout:
             if line.startswith(_END):
                 assert line == f"{_END} 0\n", "".join(printed)
