@@ -53,6 +53,8 @@ SHARED_MARIADB = pytest.StashKey[mariadb_server.Server]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     text = "write the statements of the stores to tests/stores/statements"
     parser.addoption("--write-statements", action="store_true", help=text)
+    text = "write the databases and the spool of this version to tests/upgrades/files"
+    parser.addoption("--write-release", action="store_true", help=text)
 
 
 @pytest.hookimpl(tryfirst=True)
