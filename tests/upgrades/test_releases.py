@@ -140,7 +140,9 @@ def _insert_dispatch(place: Place, message_id: str) -> None:
     )
 
 
-def test_the_state_of_this_version(request: pytest.FixtureRequest, empty: Place, tmp_path: Path) -> None:
+def test_the_state_of_this_version(
+    request: pytest.FixtureRequest, empty: Place, tmp_path: Path
+) -> None:
     """The current version writes the same state; with `--write-release`, it stores it."""
     empty.upgrade()
     world.fill(empty.url)
