@@ -155,6 +155,10 @@ def test_a_form_of_mailgun() -> None:
 
 
 class TestTables:
+    def test_each_provider_has_a_column(self) -> None:
+        columns = [name for head, *_ in NAMES for name in head[1:]]
+        assert sorted(columns) == sorted(["Amazon SES", *VIEWS])
+
     def test_the_entries(self, adapter: Mapping[str, Any]) -> None:
         assert {*adapter["ENTRIES"].values()} == SENDERS.keys()
 
@@ -163,7 +167,7 @@ class TestTables:
         """Anymail gives each event the type of its row."""
         view = resolve_name(f"anymail.webhooks.{VIEWS[name]}")
         types = {event: _type(found) for event, found in view.event_types.items()}
-        head, *rows = _rows("| `event_type` | Amazon SES |")
+        head, *rows = next(table for table in NAMES if name in table[0])
         column = head.index(name)
         for row in rows:
             for event in re.findall(r"`([\w.]+)`", row[column]):
@@ -183,6 +187,10 @@ def _rows(head: str) -> Iterator[list[str]]:
     first, _, *rest = table.splitlines()
     for line in (first, *rest):
         yield [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+NAMES = [[*_rows(f"| `event_type` | {name} |")] for name in ("Amazon SES", "Mailgun")]
+"""The tables with the providers' names of events, one column for each provider."""
 
 
 def test_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
