@@ -527,3 +527,20 @@ class TestDiagnostics:
             "CREATE INDEX messages ON sends (team, provider_message_id)",
         )
         assert not list(missing_indexes(open_database(engine), tables))
+
+    def test_an_index_that_excludes_hidden_rows(self, engine: Engine) -> None:
+        """An index that begins with the tenant may be partial, too, with the rows of `where`."""
+        make_teams(engine, "integer", 1, 2)
+        schema = schema_of("subscribers")
+        people = replace(schema.subscribers, fold="exact", where={"confirmed_at": None})
+        run(engine, "ALTER TABLE people ADD COLUMN confirmed_at INTEGER")
+        tables = verify(open_database(engine), replace(schema, subscribers=people)).tables
+        emails, _ = missing_indexes(open_database(engine), tables)
+        assert "people" in emails
+        index = "CREATE INDEX emails ON people"
+        if kind_of(engine).has_partial_indexes:
+            run(engine, f"{index} (team, email) WHERE confirmed_at IS NULL")
+        else:
+            run(engine, f"{index} (confirmed_at, team, email)")
+        [message_id] = missing_indexes(open_database(engine), tables)
+        assert "sends" in message_id

@@ -8,7 +8,7 @@ from hookrow._core.schema import Fold
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._catalogues.base import Catalogue, Listing, Lookup
 from hookrow.stores.sql._connections import Database
-from hookrow.stores.sql._role_tables import RoleTables
+from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 from hookrow.stores.sql._suppressions import newest, order_of
 
 _SINGLE = (
@@ -51,9 +51,11 @@ def _lookups(tables: RoleTables) -> Iterator[Lookup]:
 
 
 def _email(tables: RoleTables, fold: Fold) -> Lookup:
-    parameters = [tables.dialect.encode([""])]
-    condition = tables.email_is_any(fold)
-    return Lookup("subscribers", ["email"], condition, parameters, fold, by_tenant=True)
+    # With a list of emails, the planner may prefer to filter the rows of a tenant, if it has few.
+    email = tables.columns("subscribers")["email"]
+    unknown = f"(SELECT {tables.dialect.cast('NULL', tables.dialect.text_type)})"
+    condition = tables.dialect.is_email(fold, ALIASES["subscribers"], email, unknown)
+    return Lookup("subscribers", ["email"], condition, fold, by_tenant=True)
 
 
 def _equals(tables: RoleTables, role: str, name: str) -> str:

@@ -231,6 +231,14 @@ class RoleTables:
         is_any = self.dialect.tenant_is_any(self._tenant(role), self.tenants[role])
         return f" AND {is_any}"
 
+    def of_unknown_tenant(self, role: str) -> str:
+        """Return the condition that a row is of one tenant, to plan a statement with it.
+
+        From a value, even from none, the planner could conclude that other conditions hold.
+        """
+        null = self.dialect.cast("NULL", self.tenants[role].type)
+        return f" AND {self._tenant(role)} = (SELECT {null})"
+
     def of_given_tenant(self, role: str) -> str:
         """Return the condition that a row is of the tenant of `given`, to follow another one.
 

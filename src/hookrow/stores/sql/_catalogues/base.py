@@ -61,7 +61,6 @@ class Lookup(NamedTuple):
     role: str
     columns: Sequence[str]
     condition: str
-    parameters: Sequence[object] = ()
     fold: Fold | None = None
     by_tenant: bool = False
 
@@ -235,21 +234,22 @@ class Catalogue(ABC):
         """Return whether the rows of a listing are sorted, for lack of an index in their order."""
 
     def plan_lookup(self, tables: RoleTables, lookup: Lookup) -> Iterator[str]:
-        """Yield the lines of the plans of a lookup, among all rows and among the visible ones.
+        """Yield the lines of the plans of a lookup: of all rows, the visible ones, one tenant's.
 
-        An index that excludes hidden rows is sufficient, and one that begins with the tenant. The
-        first query is for all rows, because the planner might otherwise prefer an index on the
-        columns that hide rows, or on the tenant alone.
+        An index that excludes hidden rows is sufficient, one that begins with the tenant, and one
+        that does both. The first query is for all rows, because the planner might otherwise prefer
+        an index on the columns that hide rows, or on the tenant alone.
         """
-        variants: dict[str, Sequence[object]] = {"": (), tables.visible(lookup.role): ()}
+        variants = ["", tables.visible(lookup.role)]
         if lookup.by_tenant and lookup.role in tables.tenants:
-            variants[tables.of_tenants(lookup.role)] = [self.dialect.encode(())]
-        for condition, parameters in variants.items():
+            of_tenant = tables.of_unknown_tenant(lookup.role)
+            variants += [f"{of_tenant}{condition}" for condition in variants]
+        for condition in dict.fromkeys(variants):
             sql = (
                 f"SELECT {tables.column(lookup.role, lookup.columns[-1])} "
                 f"FROM {tables.table(lookup.role)} WHERE {lookup.condition}{condition}"
             )
-            yield from self.plan(sql, [*lookup.parameters, *parameters])
+            yield from self.plan(sql)
 
     def index_advice(
         self,
