@@ -96,6 +96,11 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"SECRET": None}, "E001", "hookrow has no secret: set HOOKROW"),
     ({"SECRET": 7}, "E001", r"HOOKROW\['SECRET'\] must be text, not int"),
     ({"DATABSE": "x"}, "E003", "no setting 'DATABSE'. Did you mean 'DATABASE'"),
+    (
+        {"DATABSE": "x", "sweep": True},
+        "E003",
+        r"(?s)^2 faults:\n- .* 'DATABASE'\?\n- .* no setting 'sweep'\. Did you mean 'SWEEP'\?$",
+    ),
     ({"LOG": 1}, "E003", r"HOOKROW\['LOG'\] must be True or False"),
     ({"SPOOL": True}, "E003", r"HOOKROW\['SPOOL'\] must be text"),
     *(({"DEADLINE": each}, "E003", "a number of seconds greater") for each in (0, inf, True)),
@@ -142,6 +147,16 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
                 r"HOOKROW\['PROVIDERS'\]\['acme'\]: There is no provider 'postmrk'. Did you mean",
             ),
             ({"postmark": {"SECRT": "x"}}, "E003", "has no setting 'SECRT'. Did you mean 'SECRET'"),
+            (
+                {"acme": {"provider": "postmark", "secret": "x", "TENANT": 1}},
+                "E003",
+                r"\['acme'\] has 'provider' and 'secret', .*: write 'PROVIDER' and 'SECRET'\.$",
+            ),
+            (
+                {"postmark": {"SECRT": "x", "TENNANT": 1}, "resend": {"secret": "x"}},
+                "E003",
+                r"(?s)^3 faults:.*'SECRT'\. Did you .*'TENNANT'\. Did you .*'resend'.* 'SECRET'\.$",
+            ),
             ({"postmark": {}}, "E001", r"\['postmark'\]: The webhook secret is missing or empty"),
             ({"resend": {"SECRET": "short"}}, "E001", r"\['resend'\]: The signing secret is not"),
             (
@@ -292,6 +307,14 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 def test_errors(hookrow: dict[str, Any], id_: str, expected: str) -> None:
     """An invalid setting or mapping is an error with a stable id and a hint."""
     assert_refused(hookrow, id_, expected)
+
+
+def test_all_invalid_settings() -> None:
+    """One error has the faults of all settings that exist, another one those of other names."""
+    names, values = messages(DATABSE="x", swep=True, DEADLINE=0, SPOOL=True)
+    assert re.search(r"(?s)^2 faults:.*'DATABSE'.*'swep'\. Did you mean 'SWEEP'\?$", names.msg)
+    assert re.search(r"(?s)^2 faults:.*'SPOOL'\] must.*'DEADLINE'\] must", values.msg)
+    assert (names.hint or "").startswith("The settings are SECRET, ")
 
 
 def test_mappings_that_work() -> None:

@@ -19,11 +19,12 @@ from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Error, Info, Warning  # noqa: A004 - Django's own
 from django.db import connections, router
 
-from hookrow._arguments import spelled
+from hookrow._arguments import collected, spelled
 from hookrow._core.known_entries import NO_ENTRIES, KnownEntries
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.check import check_secrets
 from hookrow._diagnostics.status import sweep_of
+from hookrow._fault import Fault
 from hookrow._receiver.options import needs_spool
 from hookrow._receiver.receiver import Receiver
 from hookrow.django._columns import NeedsORM
@@ -38,6 +39,7 @@ from hookrow.errors import ConfigurationError, SchemaMismatch
 Messages: TypeAlias = list[CheckMessage]
 
 _SETTINGS = f"The settings are {', '.join(SETTING_NAMES)}."
+_DESCRIBED = "docs/how-to/hosts/django.md describes the settings."
 _WITH_OTHER_IDS = {"SECRET", "PREVIOUS_SECRET", "DATABASE", "TABLES", "LOG"}
 """The settings that other checks examine."""
 
@@ -56,7 +58,7 @@ def check(app_configs: Sequence[AppConfig] | None, **_: object) -> Messages:
         check_alias(conf.database)
         _check_models(messages)
     if not any(each.is_serious() for each in messages):
-        with _reporting(messages, ConfigurationError, hint=_SETTINGS, id="hookrow.E003"):
+        with _reporting(messages, ConfigurationError, hint=_DESCRIBED, id="hookrow.E003"):
             _build_receiver()
         messages += _check_connect_timeout(conf.database, conf.deadline)
         messages += _check_spool()
@@ -119,9 +121,14 @@ def _check_settings(messages: Messages) -> None:
     messages += _check_secrets()
     with _reporting(messages, ConfigurationError, hint=_SETTINGS, id="hookrow.E003"):
         conf.check_names()
+    with _reporting(messages, ConfigurationError, hint=_DESCRIBED, id="hookrow.E003"):
+        faults: list[Fault] = []
         for name in SETTING_NAMES:
             if name not in _WITH_OTHER_IDS:
-                getattr(conf, name.lower())
+                with collected(faults):
+                    getattr(conf, name.lower())
+        if faults:
+            raise ConfigurationError(*faults)
 
 
 def _check_secrets() -> Iterator[CheckMessage]:

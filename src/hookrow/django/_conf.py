@@ -171,11 +171,14 @@ class ProjectSettings:
         return parsers_of(entries) if entries else POSTMARK
 
     def check_names(self) -> None:
-        """Raise `ConfigurationError` for a setting that does not exist."""
-        for name in self._all():
-            if name not in SETTING_NAMES:
-                hint = nearest(str(name), SETTING_NAMES)
-                raise ConfigurationError(f"HOOKROW has no setting {name!r}.{hint}")
+        """Raise `ConfigurationError` for settings that do not exist."""
+        unknown = [
+            f"HOOKROW has no setting {name!r}.{nearest(str(name), SETTING_NAMES)}"
+            for name in self._all()
+            if name not in SETTING_NAMES
+        ]
+        if unknown:
+            raise ConfigurationError(*unknown)
 
     def _all(self) -> Mapping[str, Any]:
         value = getattr(settings, "HOOKROW", {})

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Any
 
-from hookrow._arguments import kind_of
+from hookrow._arguments import collected, kind_of
 from hookrow._core.log_entry import LONGEST_ENTRY_NAME, is_entry_name
 from hookrow._core.notification import Key
 from hookrow._core.schema import nearest
+from hookrow._fault import Fault
+from hookrow._models import listed
 from hookrow._receiver.entries import (
     Entries,
     Entry,
@@ -56,6 +58,7 @@ class ProjectEntry:
             raise ConfigurationError(
                 f"{place} must be a dict, not {kind_of(values)}: write {EXAMPLE}."
             )
+        _check_case(place, values)
         provider = values.get("PROVIDER", name if name in PROVIDER_NAMES else None)
         if not isinstance(provider, str):
             found = "no PROVIDER" if provider is None else f"{kind_of(provider)} as PROVIDER"
@@ -67,12 +70,13 @@ class ProjectEntry:
             known = _known_keys(provider)
         except ConfigurationError as error:
             raise ConfigurationError(f"{place}: {error}") from error
-        for key in values:
-            if key not in known:
-                raise ConfigurationError(
-                    f"{place}: {provider} has no setting {key!r}.{nearest(str(key), known)} It has "
-                    f"these: {', '.join(known)}."
-                )
+        if unknown := [
+            f"{place}: {provider} has no setting {key!r}.{nearest(str(key), known)} It has these: "
+            f"{', '.join(known)}."
+            for key in values
+            if key not in known
+        ]:
+            raise ConfigurationError(*unknown)
         if values.get("TENANT") is not None and (fault := tenant_fault(values["TENANT"])):
             raise ConfigurationError(f"{place}: TENANT {fault}: write, for example, 'TENANT': 1.")
         options = values.get("OPTIONS", {})
@@ -153,12 +157,18 @@ class ProjectEntry:
 
 
 def read_entries(providers: object) -> Sequence[ProjectEntry]:
-    """Return the entries of the setting. Raises `ConfigurationError`."""
+    """Return the entries of the setting. Raises `ConfigurationError` with the faults of all."""
     if not isinstance(providers, Mapping) or not providers:
         raise ConfigurationError(
             f"HOOKROW['PROVIDERS'] must be a dict with an entry for each provider: write {EXAMPLE}."
         )
-    entries = [ProjectEntry.read(name, values) for name, values in providers.items()]
+    entries: list[ProjectEntry] = []
+    faults: list[Fault] = []
+    for name, values in providers.items():
+        with collected(faults):
+            entries.append(ProjectEntry.read(name, values))
+    if faults:
+        raise ConfigurationError(*faults)
     without = [each.name for each in entries if each.tenant is None]
     if without and len(without) < len(entries):
         raise ConfigurationError(
@@ -166,6 +176,16 @@ def read_entries(providers: object) -> Sequence[ProjectEntry]:
             "so it would change the rows of every tenant: add, for example, 'TENANT': 1."
         )
     return entries
+
+
+def _check_case(place: str, values: Mapping[object, object]) -> None:
+    """Raise `ConfigurationError` for names in lower case, as in `hookrow.toml`."""
+    lowered = [each for each in values if isinstance(each, str) and each != each.upper()]
+    if lowered and all(each == each.lower() for each in lowered):
+        raise ConfigurationError(
+            f"{place} has {listed([*map(repr, lowered)])}, but in Django, settings have capitals: "
+            f"write {listed([repr(each.upper()) for each in lowered])}."
+        )
 
 
 def build_providers(entries: Sequence[ProjectEntry]) -> Providers:
