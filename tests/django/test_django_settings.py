@@ -15,7 +15,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, run_checks
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
-from django.db.models import Model, Q, UniqueConstraint
+from django.db.models import F, Model, Q, UniqueConstraint
 from django.db.models.functions import Lower
 from django.db.models.lookups import Exact
 from django.test import modify_settings, override_settings
@@ -397,6 +397,9 @@ def test_fields_that_do_not_allow_null(
         ({"constraints": [unique("person")]}, {}, True),
         ({"constraints": [unique("person", "mail", "seen")]}, {}, False),
         ({"constraints": [UniqueConstraint(Lower("mail"), name="u")]}, {}, False),
+        ({"constraints": [UniqueConstraint("mail", "person", name="u")]}, {}, True),
+        ({"constraints": [UniqueConstraint(F("mail").desc(), "person", name="u")]}, {}, True),
+        ({"constraints": [UniqueConstraint("mail", Lower("person"), name="u")]}, {}, False),
         # A condition has to hold for all visible rows.
         ({"constraints": [unique("mail", condition=Q(seen=None))]}, {}, False),
         ({"constraints": [unique("mail", condition=Q(seen=None))]}, {"seen": None}, True),

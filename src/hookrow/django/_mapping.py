@@ -16,8 +16,9 @@ from typing import Any, TypeAlias
 from django.apps import apps
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import BooleanField, Field, Model, Q, UniqueConstraint
+from django.db.models import BooleanField, F, Field, Model, Q, UniqueConstraint
 from django.db.models.constants import LOOKUP_SEP
+from django.db.models.expressions import OrderBy
 
 from hookrow._core.column_rules import (
     fault_of_message_ids,
@@ -630,13 +631,27 @@ def _declared(
     for names in meta.unique_together:
         yield {fields[name].attname for name in names}
     for constraint in meta.constraints:
-        # A constraint on expressions has no fields.
-        if isinstance(constraint, UniqueConstraint) and constraint.fields:
+        names = _fields_of(constraint) if isinstance(constraint, UniqueConstraint) else ()
+        if names and fields.keys() >= {*names}:
             condition = constraint.condition or Q()
             if all(
                 _is_implied(each, fields, key, where, connection) for each in _conjuncts(condition)
             ):
-                yield {fields[name].attname for name in constraint.fields}
+                yield {fields[name].attname for name in names}
+
+
+def _fields_of(constraint: UniqueConstraint) -> Sequence[str]:
+    """Return the fields of a constraint; none if it is on other expressions than fields.
+
+    `UniqueConstraint("list", "person", ...)` has expressions, each of which is a field, like
+    `F("list").asc()`.
+    """
+    parts = [
+        each.expression if isinstance(each, OrderBy) else each for each in constraint.expressions
+    ]
+    named: list[Any] = [each for each in parts if isinstance(each, F)]
+    is_plain = len(named) == len(parts)
+    return constraint.fields or ([each.name for each in named] if is_plain else ())
 
 
 def _by_name(model: type[Model]) -> Mapping[str, AnyField]:
