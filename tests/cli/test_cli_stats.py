@@ -36,6 +36,8 @@ ROWS = {
     "offers": "0",
 }
 
+LIST_ID = "105be7e1-6f5a-49a6-a8d0-2099c8a3ab9d"
+
 
 @pytest.fixture(autouse=True)
 def _received(sqlite_url: str) -> None:
@@ -96,6 +98,16 @@ def test_text(command: Command) -> None:
     [median] = (line for line in lines if line.startswith("median"))
     assert " s  from sent to delivered; 95 % within 3,5" in median
     assert "\n".join(lines).isascii()
+
+
+def test_long_names_of_lists(command: Command, sqlite_url: str) -> None:
+    """A UUID, which may be the key of a list, is printed whole, and the column is aligned."""
+    run(sqlite_url, f"UPDATE hookrow_lists SET name = '{LIST_ID}' WHERE name = 'news'")
+    run(sqlite_url, f"UPDATE hookrow_lists SET name = '{LIST_ID}-long' WHERE name = 'offers'")
+    heading, news, offers = command.call("stats").stdout.splitlines()[-3:]
+    assert heading == f"{'list':36}        sent  2 lists"
+    assert news == f"{LIST_ID}           6  1 delivered, 1 opened"
+    assert offers == f"{LIST_ID}           0  0 delivered, 0 opened"
 
 
 @pytest.mark.parametrize(("period", "total"), [("hour", 2), ("WEEK", 6)])

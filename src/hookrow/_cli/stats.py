@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 _MAX_LISTS = 10
 """The maximum number of lists printed; JSON has all of them."""
 
+_NAME_WIDTH = 20
+"""The width of the names in most sections, in characters."""
+
+_MAX_NAME_WIDTH = 36
+"""That of the names of lists, which may be UUIDs. Longer ones are cut."""
+
 _MAX_ENTRIES = 10
 """The same for entries of the receiver with requests that had no valid secret."""
 
@@ -157,11 +163,15 @@ def _suppressed(tables: TableCounts) -> Iterator[str]:
     yield from _reasons("suppressed", tables.suppressed, "of all subscribers, by reason")
     if len(tables.lists) > 1:
         yield ""
-        yield _line("list", "sent", f"{len(tables.lists):,} lists")
-        for each in nlargest(_MAX_LISTS, tables.lists, attrgetter("sent")):
-            name = "no list" if each.list is None else each.name or str(each.list)
+        largest = nlargest(_MAX_LISTS, tables.lists, attrgetter("sent"))
+        names = [
+            "no list" if each.list is None else each.name or str(each.list) for each in largest
+        ]
+        width = max(_NAME_WIDTH, *(min(len(name), _MAX_NAME_WIDTH) for name in names))
+        yield _line("list", "sent", f"{len(tables.lists):,} lists", width)
+        for name, each in zip(names, largest, strict=True):
             rest = f"{each.delivered:,} delivered, {each.opened:,} opened"
-            yield _line(name, f"{each.sent:,}", rest)
+            yield _line(name, f"{each.sent:,}", rest, width)
 
 
 def _series(name: str, counts: Mapping[str, Sequence[int]]) -> Iterator[str]:
@@ -194,8 +204,8 @@ def _percent(rate: float | None) -> str:
     return "-" if rate is None else f"{rate:.2%}"
 
 
-def _line(name: str, figure: str, rest: str = "") -> str:
-    return f"{printable(name):20.20}{figure:>12}  {rest}".rstrip()
+def _line(name: str, figure: str, rest: str = "", width: int = _NAME_WIDTH) -> str:
+    return f"{printable(name):{width}.{width}}{figure:>12}  {rest}".rstrip()
 
 
 def _seconds(time: timedelta) -> str:
