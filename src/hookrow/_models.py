@@ -476,9 +476,16 @@ def _declared_field(field: Any) -> DeclaredColumn:  # noqa: ANN401 - a Field
     kind = _KINDS_OF_FIELDS.get(field.get_internal_type(), "") if is_known else ""
     return DeclaredColumn(
         field.column,
-        type(field).__name__,
+        type_of_field(field),
         kind,
         nullable=field.null or not is_managed,
         generated=getattr(field, "generated", False),
         length=field.max_length if kind == "text" else None,
     )
+
+
+def type_of_field(field: Any) -> str:  # noqa: ANN401 - a Field
+    """Return the class of a field of Django, with the length of its texts, for messages."""
+    name = type(field).__name__
+    has_length = field.max_length and field.get_internal_type() == "CharField"
+    return f"{name}(max_length={field.max_length})" if has_length else name

@@ -387,6 +387,11 @@ def test_fields_that_do_not_allow_null(
     assert not [each for each in messages(TABLES=CRM) if each.is_serious()]
 
 
+def test_the_hint_for_another_mistake_in_a_model() -> None:
+    [error] = messages(**mapping(sends={"id": "mute_reason"}))
+    assert str(error.hint).endswith("After a change of a model, run makemigrations and migrate.")
+
+
 @pytest.mark.parametrize(
     ("meta", "where", "is_unique"),
     [

@@ -272,7 +272,8 @@ class TestModelsOfAHost:
         monkeypatch.delitem(vars(Person.mute_code.field), "validators", raising=False)
         long = muting("mute_word")
         mute = Suppressed(ADA, None, NOON, "ManualSuppression")
-        with limit(crm, "'mute_word' of 'crm.Person' is of the type CharField, which cannot hold"):
+        too_short = "'mute_word' of 'crm.Person' is of the type CharField(max_length=12), which"
+        with limit(crm, too_short):
             assert respond(long, crm, mute) == [200]
         with limit(crm, "crm.Person.mute_code cannot hold 32768: use a value for a SmallInteger"):
             assert respond(replace(muting("mute_code"), reasons={"*": 2**15}), crm, mute) == [200]
@@ -352,7 +353,7 @@ def test_converted_text(field: object, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_field_that_does_not_ignore_case(collation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fold `citext` is refused for a field with a case-sensitive collation."""
     monkeypatch.setattr(Person.address.field, "db_collation", collation)
-    error = "EmailField, not CITEXT, and case-sensitive: set another"
+    error = r"EmailField\(max_length=320\), not CITEXT, and case-sensitive: set another"
     url = "postgresql:///nothing"
     with django_host.alias(url) as alias, pytest.raises(SchemaMismatch, match=error):
         DjangoStore(subscribers(fold="citext"), alias)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import isinf
 from pathlib import Path
@@ -53,12 +53,12 @@ def check(app_configs: Sequence[AppConfig] | None, **_: object) -> Messages:
         messages,
         ConfigurationError,
         hint="Set HOOKROW['DATABASE'] to an alias of DATABASES, on a supported database.",
-        id="hookrow.E004",
+        check_id="hookrow.E004",
     ):
         check_alias(conf.database)
         _check_models(messages)
     if not any(each.is_serious() for each in messages):
-        with _reporting(messages, ConfigurationError, hint=_DESCRIBED, id="hookrow.E003"):
+        with _reporting(messages, ConfigurationError, hint=_DESCRIBED, check_id="hookrow.E003"):
             _build_receiver()
         messages += _check_connect_timeout(conf.database, conf.deadline)
         messages += _check_spool()
@@ -109,19 +109,26 @@ def _build_receiver() -> Receiver:
 
 
 @contextmanager
-def _reporting(messages: Messages, kind: type[Exception], **message: str) -> Iterator[None]:
-    """Report an exception raised in the block as an error with this hint and id."""
+def _reporting(
+    messages: Messages, kind: type[Exception], *, hint: str | Callable[[str], str], check_id: str
+) -> Iterator[None]:
+    """Report an exception raised in the block as an error with this hint and id.
+
+    The hint may be a function of the exception's text.
+    """
     try:
         yield
     except kind as error:
-        messages.append(Error(str(error), **message))
+        text = str(error)
+        given = hint if isinstance(hint, str) else hint(text)
+        messages.append(Error(text, hint=given, id=check_id))
 
 
 def _check_settings(messages: Messages) -> None:
     messages += _check_secrets()
-    with _reporting(messages, ConfigurationError, hint=_SETTINGS, id="hookrow.E003"):
+    with _reporting(messages, ConfigurationError, hint=_SETTINGS, check_id="hookrow.E003"):
         conf.check_names()
-    with _reporting(messages, ConfigurationError, hint=_DESCRIBED, id="hookrow.E003"):
+    with _reporting(messages, ConfigurationError, hint=_DESCRIBED, check_id="hookrow.E003"):
         faults: list[Fault] = []
         for name in SETTING_NAMES:
             if name not in _WITH_OTHER_IDS:
@@ -151,24 +158,36 @@ def _check_secrets() -> Iterator[CheckMessage]:
             yield Warning(f"The secret: {result.text}", hint=hint, id="hookrow.W001")
 
 
-_TO_ALLOW_NULL = (
-    "To drop NOT NULL, add null=True to the field, then run makemigrations and migrate."
-)
+def _hint_for_models(text: str) -> str:
+    """Return the hint for an error about models: the steps of Django that it leads to."""
+    if "NOT NULL" in text:
+        return "To drop NOT NULL, add null=True to the field, then run makemigrations and migrate."
+    return "After a change of a model, run makemigrations and migrate."
+
+
+def _hint_for_labels(text: str) -> str:
+    """Return the hint for an error about models that the settings name."""
+    labels = "HOOKROW['TABLES'] names models by label ('crm.Person') and columns by field."
+    return f"{labels} {_hint_for_models(text)}"
+
+
+def _hint_for_schema(text: str) -> str:
+    """Return the hint for an error of a schema, which may also be about what its models declare."""
+    example = "docs/how-to/hosts/django.md has an example of a Schema of models."
+    return f"{example} {_hint_for_models(text)}"
 
 
 def _check_models(messages: Messages) -> None:
-    invalid = "docs/how-to/hosts/django.md describes the keys of HOOKROW['TABLES']."
-    unsuitable = _TO_ALLOW_NULL
-    if conf.names_a_schema():
-        invalid = "docs/how-to/hosts/django.md has an example of a Schema of models."
-    else:
-        labels = "HOOKROW['TABLES'] names models by label ('crm.Person') and columns by field."
-        unsuitable = f"{labels} {unsuitable}"
+    invalid: str | Callable[[str], str] = _hint_for_schema
+    unsuitable = _hint_for_models
+    if not conf.names_a_schema():
+        invalid = "docs/how-to/hosts/django.md describes the keys of HOOKROW['TABLES']."
+        unsuitable = _hint_for_labels
     limits = "docs/how-to/hosts/django.md describes the limits of HOOKROW['TABLES']."
     with (
-        _reporting(messages, ConfigurationError, hint=invalid, id="hookrow.E003"),
-        _reporting(messages, SchemaMismatch, hint=unsuitable, id="hookrow.E002"),
-        _reporting(messages, NeedsORM, hint=limits, id="hookrow.E006"),
+        _reporting(messages, ConfigurationError, hint=invalid, check_id="hookrow.E003"),
+        _reporting(messages, SchemaMismatch, hint=unsuitable, check_id="hookrow.E002"),
+        _reporting(messages, NeedsORM, hint=limits, check_id="hookrow.E006"),
     ):
         mapping = map_models(conf.tables, conf.database, _known_entries())
         messages += _check_routers(mapping, conf.database)

@@ -33,6 +33,7 @@ from django.utils.timezone import get_default_timezone, is_naive, make_aware, ma
 
 from hookrow._core.notification import Key
 from hookrow._core.schema import Scalar
+from hookrow._models import type_of_field
 from hookrow.django._vendors import vendor_of
 from hookrow.django.fields import UTCDateTimeField
 from hookrow.errors import SchemaMismatch
@@ -58,7 +59,7 @@ def column(field: AnyField, connection: BaseDatabaseWrapper) -> Column:
     return Column(
         column_name(field),
         vendor.parameter_type(field, connection),
-        type(target).__name__,
+        type_of_field(target),
         next((kind for each, kind in _KIND_OF_FIELD.items() if isinstance(target, each)), ""),
         nullable=field.null or not field.model._meta.managed,  # its table may differ from the model
         generated=getattr(field, "generated", False),
