@@ -139,6 +139,13 @@ class Model(ABC):
         """Return the attribute that has a column."""
         return next((name for name, each in self.columns.items() if each == column), None)
 
+    @abstractmethod
+    def is_beside(self, table: str) -> bool:
+        """Return whether another table is declared with the model, so that one migration has both.
+
+        In Django, the migrations of each app are its own.
+        """
+
 
 def read_model(given: Any) -> Model:  # noqa: ANN401 - anything, which is rejected
     """Return what the class of a model declares.
@@ -266,6 +273,10 @@ class _MappedClass(Model):
                 f'both, or a view, as in Role("{self.table}_view")',
             )
         _refuse_class(self.cls, f"{shared}: add where={{{self.name}.{attribute}: {values[0]!r}}}")
+
+    def is_beside(self, table: str) -> bool:
+        """Return whether the metadata of the class contains a table."""
+        return table in _mapper(self.cls).local_table.metadata.tables
 
     def _kind(self, attribute: Any) -> str:  # noqa: ANN401 - an attribute of the class
         """Describe an attribute that has no column."""
@@ -412,6 +423,10 @@ class _DjangoModel(Model):
         if owner is not None:
             return f"{owner.__name__}.{field.name}, an attribute of another class", field.name
         return self._other(given)
+
+    def is_beside(self, table: str) -> bool:  # noqa: ARG002 - whatever it is
+        """Return False."""
+        return False
 
 
 def _is_model_of_project(cls: type[Any]) -> bool:

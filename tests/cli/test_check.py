@@ -16,13 +16,24 @@ from uuid import uuid4
 import msgspec
 import pytest
 from sqlalchemy import make_url
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from checking import check_at
 from command import Command
 from copying import replace
 from databases import kind_of
 from engines import create, database_user, opened, run
-from hookrow import Arrival, Delivered, Postmark, Recorded, Refusal, Role, Schema, testing
+from hookrow import (
+    Arrival,
+    Delivered,
+    Postmark,
+    Recorded,
+    Refusal,
+    Role,
+    Schema,
+    SchemaMismatch,
+    testing,
+)
 from hookrow._core.log_entry import log_entries
 from hookrow._describe import format_time
 from hookrow._diagnostics import CheckResult, Level
@@ -40,6 +51,7 @@ from hookrow.stores._log import RequestHour, RequestKind
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql._transaction import SQLTransaction
 from hookrow.stores.sql._verify import verify
+from hookrow.stores.tables import attach
 from received import arrival
 from stand_in import PostmarkStandIn
 from times import DAY, HOUR, MINUTE, NOON
@@ -302,6 +314,32 @@ def test_migrations_beside_tables_of_the_host(host_url: str) -> None:
         upgrade(engine, LOGGED)
     text = "They are up to date (revision 0002)."
     assert about("migrations", host_url, LOGGED).text == text
+
+
+def test_migrations_that_declare_the_log(host_url: str) -> None:
+    """If the metadata of a model contains the log, its migrations come first, not the command."""
+
+    class Base(DeclarativeBase):
+        pass
+
+    class Person(Base):
+        __tablename__ = "people"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        address: Mapped[str]
+        suppressed_at: Mapped[datetime | None]
+
+    schema = replace(LOGGED, subscribers=Role.of(Person, email=Person.address, fold="exact"))
+    assert about("migrations", host_url, schema).text.startswith(
+        "hookrow's tables are not created yet. Run `hookrow db upgrade`"
+    )
+    attach(Base.metadata, schema)
+    text = about("migrations", host_url, schema).text
+    assert "The metadata of your models contains hookrow's tables, so run your migrations." in text
+    assert text.endswith(f"If these leave them out, run {UPGRADE}.")
+    with pytest.raises(SchemaMismatch) as caught:
+        SQLStore(host_url, schema, verify=True)
+    [*_, fault] = caught.value.faults
+    assert "so run your migrations. If" in fault.remedy
 
 
 UNFIT = Schema(

@@ -442,6 +442,12 @@ class Schema:
         return self.roles == OWN_ROLES
 
     @property
+    def declares_log(self) -> bool:
+        """Whether the metadata of models contains the log, so that their migrations create it."""
+        models = [each.model for each in self.roles.values() if isinstance(each, ModelRole)]
+        return self.log is not None and any(each.is_beside(self.log) for each in models)
+
+    @property
     def has_tenants(self) -> bool:
         """Whether every row belongs to a tenant."""
         return self.subscribers.tenant is not None

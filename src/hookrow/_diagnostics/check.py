@@ -24,7 +24,6 @@ from hookrow._receiver.entries import Parsers
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.providers._secrets import DOUBTFUL, MIN_SECRET_LENGTH, doubt_about
 from hookrow.stores._errors import (
-    CREATE_OWN_TABLES,
     UPGRADE,
     AccessDenied,
     Conflict,
@@ -35,6 +34,7 @@ from hookrow.stores._errors import (
     SchemaChanged,
     StoreError,
     Unavailable,
+    create_tables,
 )
 from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 from hookrow.stores.sql._catalogues import catalogue_of
@@ -334,8 +334,5 @@ def _check_revision(schema: Schema, current: Sequence[str], needed: Sequence[str
         text = f"They are up to date ({_migrations.listed(needed)})."
         return CheckResult(Level.OK, "migrations", text)
     state = f"at {', '.join(current)}, not at {', '.join(needed)}" if current else "not created yet"
-    remedy = f"Run {UPGRADE}."
-    if not current:
-        by_the_host = f"{remedy} If your own migrations create them, run those."
-        remedy = CREATE_OWN_TABLES if schema.is_own else by_the_host
+    remedy = f"Run {UPGRADE}." if current else create_tables(schema)
     return CheckResult(Level.ERROR, "migrations", f"hookrow's tables are {state}. {remedy}")

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hookrow.errors import HookrowError
+
+if TYPE_CHECKING:
+    from hookrow._core.schema import Schema
 
 UPGRADE = "`hookrow db upgrade`, with --config, --app or --database-url if you use them"
 """The remedy if hookrow's own tables are missing or too old, for the middle of a sentence."""
@@ -17,6 +22,19 @@ CREATE_OWN_TABLES = (
 The mapping comes first, because the upgrade creates tables that an application with a mapping does
 not use.
 """
+
+
+def create_tables(schema: Schema) -> str:
+    """Return the remedy, in sentences, if hookrow's own tables in a schema are missing."""
+    if schema.is_own:
+        return CREATE_OWN_TABLES
+    if schema.declares_log:
+        return (
+            "The metadata of your models contains hookrow's tables, so run your migrations. If "
+            f"these leave them out, run {UPGRADE}."
+        )
+    return f"Run {UPGRADE}. If your own migrations create them, run those."
+
 
 UNCHANGED_HINT = "Row-level security, a trigger or a rule may prevent it."
 """The possible causes of `Unchanged`, if another attempt has the same result."""

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from hookrow._arguments import kind_of
 from hookrow._core.schema import Schema
 from hookrow.errors import ConfigurationError
-from hookrow.stores._errors import CREATE_OWN_TABLES, UPGRADE
+from hookrow.stores._errors import create_tables
 from hookrow.stores.sql._connections import NOT_A_URL, Database
 from hookrow.stores.sql._dialects import UNSUPPORTED_DATABASE
 from hookrow.stores.sql._mariadb import MariaDBDatabase
@@ -85,7 +85,7 @@ def missing_file(database: Database, schema: Schema) -> str | None:
     """
     if not isinstance(database, SQLiteDatabase) or not lacks_file(database):
         return None
-    remedy = CREATE_OWN_TABLES if schema.is_own else f"Run {UPGRADE}."
+    remedy = create_tables(schema)
     if not database.file.parent.is_dir():
         return f"{database.file.parent} does not exist: create it. {remedy}"
     return f"{database.name} does not exist. {remedy}"

@@ -35,6 +35,7 @@ from hookrow.stores._errors import (
     Rejected,
     SchemaChanged,
     StoreError,
+    create_tables,
 )
 from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 from hookrow.stores.sql._catalogues import catalogue_of
@@ -583,7 +584,8 @@ _NO_LOG = {
 def _own_table(catalogue: Catalogue, schema: Schema, table: str, own: _OwnTable) -> _FoundTable:
     hint = f"Create it like {own.name} in the output of `hookrow db sql`."
     if schema.log == _LOG.name:
-        hint = f"Run {UPGRADE}. If your own migrations create it, run those."
+        by_the_host = f"Run {UPGRADE}. If your own migrations create it, run those."
+        hint = create_tables(schema) if schema.declares_log else by_the_host
     kinds = [kind.value for kind in Suppressible if kind in schema.dated_in_side_table]
     advice = own.advice.format(unguarded=", ".join(kinds), no_log=_NO_LOG[schema.form])
     hint = f"{hint} {advice}"
