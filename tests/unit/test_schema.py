@@ -371,3 +371,8 @@ def test_what_follows_from_the_roles_is_computed_once(monkeypatch: pytest.Monkey
         assert not schema.is_own
         assert not schema.unguarded
     column.assert_not_called()
+
+
+def test_records_in_a_list() -> None:
+    """A list of records is the same as a tuple of them."""
+    assert Schema(record=["click", "bounce"]) == Schema(record=("click", "bounce"))

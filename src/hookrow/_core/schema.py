@@ -366,7 +366,7 @@ class Schema:
     messages: Role | None = None
     reasons: Mapping[str, str | int] | None = None
     log: str | None = "hookrow_notifications"
-    record: tuple[str, ...] = ()
+    record: Sequence[str] = ()
     notation: Notation | None = field(
         default=Notation.PYTHON, init=False, compare=False, repr=False
     )
@@ -374,6 +374,7 @@ class Schema:
 
     def __post_init__(self) -> None:
         _refuse(_faults_of_types(self))
+        object.__setattr__(self, "record", (*self.record,))
         if self.reasons is not None:
             object.__setattr__(self, "reasons", _plain(self.reasons))
         faults = [*self._faults()]
@@ -618,7 +619,7 @@ def _faults_of_types(schema: Schema) -> Iterator[str]:
         yield rejection("log", "the name of a table, or None", schema.log, "log=None for no log")
     record: object = schema.record
     if not isinstance(record, list | tuple):
-        yield rejection("record", "a tuple of names", record, 'record=("click", "bounce")')
+        yield rejection("record", "a tuple or list of names", record, 'record=("click", "bounce")')
     for each in record if isinstance(record, list | tuple) else ():
         if not isinstance(each, str):
             yield rejection("Each item of record", "a string", each, 'record=("click", "bounce")')
