@@ -254,6 +254,20 @@ class TestURL:
         assert isinstance(database, PostgresDatabase)
         assert (database.options["application_name"], database.options["sslmode"]) == ("my app", "")
 
+    @pytest.mark.parametrize("url", ["postgresql:///postgres", "postgresql+asyncpg:///"])
+    def test_variables_of_libpq(
+        self, url: str, postgres: Databases, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """They stand for what the URL omits, as for psql, psycopg and asyncpg."""
+        for name, value in [("HOST", str(postgres.folder)), ("USER", "postgres"), ("PORT", "1")]:
+            monkeypatch.setenv(f"PG{name}", value)
+        database = open_database(url)
+        with pytest.raises(StoreError, match=r"/\.s\.PGSQL\.1\b"), database.reading():
+            pass
+        monkeypatch.delenv("PGPORT")
+        with database.reading() as connection:
+            assert connection.fetch("SELECT 1")
+
 
 DRIVER = ModuleType("pymssql")
 DRIVER.__dict__["paramstyle"] = "format"  # all that SQLAlchemy requires of it

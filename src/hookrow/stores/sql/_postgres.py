@@ -241,10 +241,13 @@ class PostgresDatabase(ConnectionPool[Session]):
         return session
 
     def _ordered_options(self) -> dict[str, Any]:
-        """Return the options of the URL, with the hosts in the order in which they are tried."""
+        """Return the options of the URL, with the hosts in the order in which they are tried.
+
+        libpq replaces an option that is absent with its environment variable, but not an empty one.
+        """
         order, options = self._order, dict(self.options)
-        for name in _LISTS:
-            values = str(options.get(name) or "").split(",")
+        for name in _LISTS & options.keys():
+            values = str(options[name] or "").split(",")
             if len(values) == len(order):  # a single port applies to all hosts
                 options[name] = ",".join(values[number] for number in order)
         return options
@@ -265,7 +268,7 @@ def _shortened(timeout: Any, hosts: int) -> Any:  # noqa: ANN401 - a number or t
     return min(seconds, int(given)) if given > 0 else seconds
 
 
-_LISTS = ("host", "hostaddr", "port")
+_LISTS = {"host", "hostaddr", "port"}
 """The options of libpq with a value for each host."""
 
 
