@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isclass
 from typing import Any, NoReturn
@@ -62,7 +62,9 @@ class Model(ABC):
     `columns` contains the columns by attribute, and `strings` by the strings that stand for them in
     a mapping. `key` is the column of the primary key, or None if it has several. `label` is the
     name that Django has for the model, or None. `declared` describes the columns, by their names.
-    `bind` is the key of its database if Flask-SQLAlchemy has several.
+    `unique` are the sets of columns that are unique together, and `partly_unique` those of indexes
+    with a condition or an expression. `bind` is the key of its database if Flask-SQLAlchemy has
+    several.
     """
 
     cls: type[Any]
@@ -72,6 +74,8 @@ class Model(ABC):
     key: str | None
     label: str | None
     declared: Mapping[str, DeclaredColumn]
+    unique: Sequence[Collection[str]]
+    partly_unique: Sequence[Collection[str]]
     bind: str | None = None
 
     @property
@@ -112,6 +116,24 @@ class Model(ABC):
     @abstractmethod
     def text_type(self) -> str:
         """How the class declares a text of a length, with {length} for it."""
+
+    @property
+    @abstractmethod
+    def time_type(self) -> str:
+        """How the class declares a date-time."""
+
+    @property
+    @abstractmethod
+    def null(self) -> str:
+        """How the class declares that a column allows null."""
+
+    @abstractmethod
+    def time_line(self, attribute: str) -> str:
+        """Return the line of the class for another column with a date-time that allows null."""
+
+    @abstractmethod
+    def unique_line(self, columns: Sequence[str]) -> str:
+        """Return how the class declares that several columns are unique together, and where."""
 
     @abstractmethod
     def check_where(self, where: Mapping[str, Any]) -> None:
@@ -224,6 +246,33 @@ class _MappedClass(Model):
         """How the class declares a text of a length."""
         return "max_length={length}" if _is_sqlmodel(self.cls) else "String({length})"
 
+    @property
+    def time_type(self) -> str:
+        """How the class declares a date-time: as it or another class declares one already."""
+        types: Any = sys.modules["sqlalchemy.types"]
+        table = _mapper(self.cls).local_table
+        for each in [table, *table.metadata.tables.values()]:
+            for column in each.columns:
+                if isinstance(column.type, types.DateTime) and not _has_variants(column.type):
+                    return repr(column.type)
+        return "DateTime(timezone=True)"
+
+    @property
+    def null(self) -> str:
+        """How the class declares that a column allows null, in every style."""
+        return "nullable=True"
+
+    def time_line(self, attribute: str) -> str:
+        """Return the line for a date-time: `mapped_column` needs no annotation."""
+        if _is_sqlmodel(self.cls):
+            return f"{attribute}: datetime | None = Field(default=None, sa_type={self.time_type})"
+        return f"{attribute} = mapped_column({self.time_type})"
+
+    def unique_line(self, columns: Sequence[str]) -> str:
+        """Return the constraint, which SQLAlchemy declares by the names of the columns."""
+        names = ", ".join(f'"{each}"' for each in columns)
+        return f"UniqueConstraint({names}) to {self.name}.__table_args__"
+
     def _column(self, given: Any) -> str | None:  # noqa: ANN401 - anything
         """Return the column of an attribute; that of a base is the same column."""
         orm: Any = sys.modules["sqlalchemy.orm"]
@@ -311,6 +360,7 @@ def _read_mapped(cls: type[Any], mapper: Any) -> Model:  # noqa: ANN401 - a Mapp
             "all columns of the role, or a view of them",
         )
     keys = [str.__str__(each.name) for each in table.primary_key]
+    unique, partly_unique = _unique_columns(table)
     return _MappedClass(
         cls,
         table.fullname,
@@ -324,8 +374,29 @@ def _read_mapped(cls: type[Any], mapper: Any) -> Model:  # noqa: ANN401 - a Mapp
         keys[0] if len(keys) == 1 else None,
         None,
         {str.__str__(each.name): _declared(each) for each in table.columns},
+        [keys, *unique],
+        partly_unique,
         table.metadata.info.get("bind_key"),
     )
+
+
+def _unique_columns(table: Any) -> tuple[list[list[str]], list[list[str]]]:  # noqa: ANN401 - a Table
+    """Return the names of the columns of unique constraints and indexes, as for `Model.unique`.
+
+    Those of partial indexes and of indexes on expressions are in the second list.
+    """
+    sqlalchemy: Any = sys.modules["sqlalchemy"]
+    found: tuple[list[list[str]], list[list[str]]] = ([], [])
+    for each in table.constraints:
+        if isinstance(each, sqlalchemy.UniqueConstraint):
+            found[0].append([str.__str__(column.name) for column in each.columns])
+    for each in table.indexes:
+        if each.unique:
+            is_partial = any(name.endswith("_where") for name in each.dialect_kwargs)
+            are_columns = all(isinstance(part, sqlalchemy.Column) for part in each.expressions)
+            columns = [str.__str__(column.name) for column in each.columns]
+            found[is_partial or not are_columns].append(columns)
+    return found
 
 
 _KINDS_OF_TYPES = (
@@ -394,6 +465,25 @@ class _DjangoModel(Model):
         """How the class declares a text of a length."""
         return DJANGO_TEXT
 
+    @property
+    def time_type(self) -> str:
+        """How the class declares a date-time."""
+        return "DateTimeField"
+
+    @property
+    def null(self) -> str:
+        """How the class declares that a column allows null."""
+        return "null=True"
+
+    def time_line(self, attribute: str) -> str:
+        """Return the field."""
+        return f"{attribute} = models.DateTimeField(null=True)"
+
+    def unique_line(self, columns: Sequence[str]) -> str:
+        """Return the constraint, which Django declares by the names of the fields."""
+        names = ", ".join(repr(self.attributes.get(each, each)) for each in columns)
+        return f"UniqueConstraint(fields=[{names}], name=...) to the Meta of {self.name}"
+
     def check_where(self, where: Mapping[str, Any]) -> None:
         """Accept any: in Django, no two models share a table unless one is a proxy of the other."""
 
@@ -458,7 +548,27 @@ def _read_django(cls: type[Any]) -> Model:
         fields["pk"] = key
     table = meta.db_table.strip('"').replace('"."', ".")  # `"crm"."people"` names a schema, too
     declared = {each.column: _declared_field(each) for each in meta.concrete_fields}
-    return _DjangoModel(cls, table, fields, fields, key, meta.label, declared)
+    unique, partly_unique = _unique_fields(meta, fields)
+    return _DjangoModel(
+        cls, table, fields, fields, key, meta.label, declared, unique, partly_unique
+    )
+
+
+def _unique_fields(
+    meta: Any,  # noqa: ANN401 - the options of a model
+    columns: Mapping[str, str],
+) -> tuple[list[list[str]], list[list[str]]]:
+    """Return the columns of unique fields and constraints, and those of partial constraints."""
+    always = [[each.column] for each in meta.concrete_fields if each.unique]
+    always += [[columns[name] for name in names] for names in meta.unique_together]
+    always.append([each.column for each in meta.pk_fields])
+    always += [[columns[name] for name in each.fields] for each in meta.total_unique_constraints]
+    partly = [
+        [columns[name] for name in each.fields]
+        for each in meta.constraints
+        if getattr(each, "fields", None) and getattr(each, "condition", None) is not None
+    ]
+    return always, partly
 
 
 def _replacement(meta: Any) -> type[Any] | None:  # noqa: ANN401 - the options of a model

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from contract import NOON, arrival, statuses
 from host_tables import HOST, drop_key, make
+from sqlalchemy import String, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from copying import replace
@@ -335,11 +336,11 @@ class Reader(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     email: Mapped[str]
     muted: Mapped[datetime | None] = mapped_column("suppressed_at")
-    suppression_reason: Mapped[str | None]
+    suppression_reason: Mapped[str | None] = mapped_column(String(99))
 
 
 def test_unsuitable_columns_of_a_model(empty_database_url: str) -> None:
-    """The model has them, so it is changed first."""
+    """If the table differs from the model, a migration is missing, or the model is wrong."""
     url = empty_database_url
     create_ordinary(url)
     timestamp = kind_of(url).types["timestamp"]
@@ -347,13 +348,108 @@ def test_unsuitable_columns_of_a_model(empty_database_url: str) -> None:
     run(url, f"CREATE TABLE readers (id integer PRIMARY KEY, email varchar(99), {columns})")
     readers = Role.of(Reader, suppressed_at=Reader.muted)
     schema = replace(ORDINARY, subscribers=readers, dispatches=DISPATCHES)
+    otherwise = "declares it otherwise: run your migrations, or correct the model."
     assert [(each.column, each.remedy) for each in mismatch(url, schema).faults] == [
-        ("suppressed_at", "To change the column, change Reader.muted, and run your migrations."),
-        (
-            "suppression_reason",
-            "To change the column, change Reader.suppression_reason, and run your migrations.",
-        ),
+        ("suppressed_at", f"Reader.muted {otherwise}"),
+        ("suppression_reason", f"Reader.suppression_reason {otherwise}"),
     ]
+
+
+def test_a_table_that_is_older_than_its_model(empty_database_url: str) -> None:
+    """A column of another type, and a text that was shorter."""
+    url = empty_database_url
+    if url.startswith("sqlite"):
+        pytest.skip("SQLite enforces no lengths")
+    create_ordinary(url)
+    columns = "suppressed_at date, suppression_reason varchar(5)"
+    run(url, f"CREATE TABLE readers (id integer PRIMARY KEY, email varchar(99), {columns})")
+    readers = Role.of(Reader, suppressed_at=Reader.muted)
+    schema = replace(ORDINARY, subscribers=readers, dispatches=DISPATCHES)
+    otherwise = "declares it otherwise: run your migrations, or correct the model."
+    assert {each.remedy for each in mismatch(url, schema).faults} == {
+        f"Reader.muted {otherwise}",
+        f"Reader.suppression_reason {otherwise}",
+    }
+
+
+def test_a_rule_of_the_table_that_no_model_declares(empty_database_url: str) -> None:
+    """The table is as its model declares it, apart from a constraint: the model is changed."""
+    url = empty_database_url
+    create_ordinary(url)
+    timestamp = kind_of(url).types["timestamp"]
+    columns = f"suppressed_at {timestamp}, suppression_reason varchar(99)"
+    check = "CHECK (suppression_reason = 'none')"
+    run(url, f"CREATE TABLE readers (id integer PRIMARY KEY, email varchar(99), {columns} {check})")
+    readers = Role.of(Reader, suppressed_at=Reader.muted)
+    schema = replace(ORDINARY, subscribers=readers, dispatches=DISPATCHES)
+    [fault] = mismatch(url, schema).faults
+    change = "To change the column, change Reader.suppression_reason, and run your migrations."
+    assert fault.remedy == change
+
+
+class Follower(Base):
+    """A model of subscriptions whose key is another column."""
+
+    __tablename__ = "followers"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    list: Mapped[int] = mapped_column("list_id")
+    reader_id: Mapped[int]
+    suppressed_at: Mapped[datetime | None]
+    left_at: Mapped[datetime | None]
+
+
+class Keyed(Base):
+    """A model that declares the key."""
+
+    __tablename__ = "keyed"
+    __table_args__ = (UniqueConstraint("reader_id", "list_id"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    list_id: Mapped[int]
+    reader_id: Mapped[int]
+    suppressed_at: Mapped[datetime | None]
+
+
+@pytest.mark.parametrize(
+    ("role", "remedy"),
+    [
+        (
+            Role.of(Follower, list_id=Follower.list, subscriber_id=Follower.reader_id),
+            (
+                'add UniqueConstraint("list_id", "reader_id") to Follower.__table_args__ and run '
+                "your migrations, or run "
+            ),
+        ),
+        (
+            Role.of(
+                Follower,
+                list_id=Follower.list,
+                subscriber_id=Follower.reader_id,
+                where={"left_at": None},
+            ),
+            "declare them unique in Follower, among the rows that `where` does not hide and run",
+        ),
+        (
+            Role.of(Keyed, subscriber_id=Keyed.reader_id),
+            "run your migrations, because Keyed declares it, or run ",
+        ),
+    ],
+    ids=["undeclared", "hidden-rows", "declared"],
+)
+def test_a_key_of_a_model(role: Role, remedy: str, empty_database_url: str) -> None:
+    """An index that the model does not declare would be dropped by its next migration."""
+    url = empty_database_url
+    create_ordinary(url)
+    time = kind_of(url).types["timestamp"]
+    columns = "id integer PRIMARY KEY, list_id integer NOT NULL, reader_id integer NOT NULL"
+    times = f"suppressed_at {time} NULL, left_at {time} NULL"
+    run(url, f"CREATE TABLE {role.table} ({columns}, {times})")
+    people = Role("people", {"email": "address", **dict.fromkeys(SUPPRESSION[1:])})
+    sends = replace(DISPATCHES, columns={**DISPATCHES.columns, "list_id": None})
+    schema = Schema(subscribers=people, dispatches=sends, subscriptions=role, log=None)
+    [fault] = mismatch(url, schema).faults
+    assert f"so one notification could change several rows: {remedy}" in fault.text
 
 
 class Muted(Base):

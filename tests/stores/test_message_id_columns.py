@@ -164,6 +164,8 @@ class Send(Base):
 class Mailing(SQLModel, table=True):
     """The same as an SQLModel."""
 
+    __tablename__ = "short_mailings"
+
     id: int = Field(primary_key=True)
     postmark_id: str = Field(max_length=20)
     subscriber_id: int

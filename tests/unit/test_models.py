@@ -14,6 +14,7 @@ from sqlalchemy import (
     DateTime,
     Enum,
     ForeignKey,
+    Index,
     Integer,
     MetaData,
     StaticPool,
@@ -22,11 +23,13 @@ from sqlalchemy import (
     Text,
     Time,
     TypeDecorator,
+    UniqueConstraint,
     create_engine,
     func,
     select,
+    text,
 )
-from sqlalchemy.dialects.mysql import TINYINT
+from sqlalchemy.dialects.mysql import DATETIME, TINYINT
 from sqlalchemy.dialects.postgresql import CITEXT
 from sqlalchemy.ext.associationproxy import association_proxy
 from sqlalchemy.ext.declarative import DeferredReflection
@@ -495,7 +498,8 @@ MISTAKES = [
         ),
         (
             "The role 'dispatches' needs delivered_at, and Open has no attribute with this name, "
-            "nor any other one that is not mapped yet: add delivered_at to it."
+            "nor any other one that is not mapped yet: add `delivered_at = "
+            "mapped_column(DateTime())` to it."
         ),
     ),
     (
@@ -504,7 +508,7 @@ MISTAKES = [
             "needs provider_message_id and delivered_at, and Open has no attributes with these "
             "names: write Role.of(Open, provider_message_id=Open.<attribute>, "
             "delivered_at=Open.<attribute>, ...). Its other attribute is code. If none of them is "
-            "meant, add provider_message_id and delivered_at to it."
+            "meant, add provider_message_id and `delivered_at = mapped_column(DateTime())` to it."
         ),
     ),
     (
@@ -731,25 +735,28 @@ def faults_of(*columns: Any, reasons: Any = None, **options: Any) -> list[str]: 
 
 
 DECLARED = (
-    "The column '{0}' of 'readers' is {1} To change the column, change Reader.{0}, and run your "
+    "The column '{0}' of 'readers' is {1} To change the column, {2} Reader.{0}, and run your "
     "migrations."
 )
 
 
 NULLED = "NOT NULL, but a reactivation sets it to null: drop NOT NULL"
+ALLOW_NULL = "write nullable=True for"
+BE_A_TIME = "write DateTime() for"
 
 
 @pytest.mark.parametrize(
-    ("column", "mistake"),
+    ("column", "mistake", "change"),
     [
-        (Column("suppressed_at", DateTime, nullable=False), f"{NULLED}."),
-        (Column("suppressed_at", Wrapped, nullable=False), f"{NULLED}."),
+        (Column("suppressed_at", DateTime, nullable=False), f"{NULLED}.", ALLOW_NULL),
+        (Column("suppressed_at", Wrapped, nullable=False), f"{NULLED}.", ALLOW_NULL),
         (
             Column("suppression_reason", Text, nullable=False),
             (
                 f'{NULLED}, set empty="" in its role to write an empty string instead of null, or '
                 "map suppression_reason=None to keep no reason."
             ),
+            ALLOW_NULL,
         ),
         (
             Column("suppression_reason", String(16)),
@@ -758,14 +765,17 @@ NULLED = "NOT NULL, but a reactivation sets it to null: drop NOT NULL"
                 "its type to a text of 17 characters or more, or set another value in `reasons`: "
                 '{"ManualSuppression": "..."}.'
             ),
+            "write String(17) for",
         ),
         (
             Column("suppression_changed_at", Date),
             "of the type DATE, which cannot hold a date-time: name a column that can.",
+            BE_A_TIME,
         ),
         (
             Column("suppression_changed_at", Boolean),
             "of the type BOOLEAN, which cannot hold a date-time: name a column that can.",
+            BE_A_TIME,
         ),
         (
             Column("suppressed_at", Time),
@@ -774,16 +784,18 @@ NULLED = "NOT NULL, but a reactivation sets it to null: drop NOT NULL"
                 "boolean one. If you keep a status instead, set it in the hooks on_recorded and "
                 "on_refused."
             ),
+            BE_A_TIME,
         ),
         (
             Column("suppressed_at", DateTime, Computed("suppression_changed_at")),
             "generated, and cannot be written: name another.",
+            "change",
         ),
     ],
 )
-def test_what_a_model_declares_unsuitable(column: Column[Any], mistake: str) -> None:
+def test_what_a_model_declares_unsuitable(column: Column[Any], mistake: str, change: str) -> None:
     """No database is needed to find it. What it is depends on no database."""
-    assert faults_of(column) == [DECLARED.format(column.name, mistake)]
+    assert faults_of(column) == [DECLARED.format(column.name, mistake, change)]
 
 
 def test_an_unsuitable_column_for_an_option() -> None:
@@ -840,6 +852,183 @@ def test_what_models_lack_and_what_they_declare_are_in_one_error() -> None:
         "The column 'suppressed_at' of 'bounced' is NOT NULL",
         "The column 'suppression_reason' of 'bounced' is of the type VARCHAR(3)",
     ]
+
+
+class Follower(SQLModel, table=True):
+    """A model of SQLModel for subscriptions whose key is another column."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    list_id: int
+    contact_id: int
+    suppressed_at: datetime | None = None
+
+
+class Notice(Others):
+    """A dispatch whose column is too short for some message ids."""
+
+    __tablename__ = "notices"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    postmark_id: Mapped[str] = mapped_column(String(20))
+    author_id: Mapped[int]
+    delivered_at: Mapped[datetime | None] = mapped_column(DATETIME(fsp=6))
+    opened_at: Mapped[datetime | None]
+
+
+DOUBTS = [
+    (
+        "The column 'postmark_id' of 'notices' can hold 20 characters, but the message ids of "
+        "postmark and resend have up to 36, and the column would have to hold them unchanged: "
+        "unless all of your notifications come from other providers, write String(36). To change "
+        "the column, change Notice.postmark_id, and run your migrations."
+    ),
+    (
+        "Follower does not declare that the columns 'list_id' and 'contact_id' of 'follower' are "
+        "unique together, so one notification could change several rows: add "
+        'UniqueConstraint("list_id", "contact_id") to Follower.__table_args__, unless the table '
+        "has a unique index already."
+    ),
+]
+
+
+def test_what_a_refused_schema_probably_also_needs() -> None:
+    """The receiver and the database know better, so it is no reason to refuse a schema."""
+    notices: dict[str, Any] = {"provider_message_id": Notice.postmark_id}
+    notices["subscriber_id"] = Notice.author_id
+    followers = role_of(Follower, subscriber_id=Follower.contact_id)
+    schema = Schema(dispatches=role_of(Notice, **notices), subscriptions=followers)
+    with pytest.raises(ConfigurationError) as caught:
+        schema.changed(log="")
+    assert str(caught.value).split("\n- ")[2:] == DOUBTS
+
+
+def test_a_time_is_declared_as_those_of_the_other_classes() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Schema(
+            dispatches=role_of(
+                Letter, provider_message_id=Letter.author_id, subscriber_id=Letter.id
+            )
+        )
+    line = "mapped_column(DATETIME(fsp=6))"
+    added = f"`delivered_at = {line}` and `opened_at = {line}` to it."
+    assert added in str(caught.value)
+
+
+def keyed(*constraints: Any, **where: Any) -> list[str]:  # noqa: ANN401 - of any type
+    """Return the faults of subscriptions with constraints, in a schema that is refused anyway."""
+    columns: list[Column[Any]] = [
+        Column("id", Integer, primary_key=True),
+        Column("list_id", Integer),
+        Column("subscriber_id", Integer),
+        Column("team_id", Integer),
+        Column("suppressed_at", DateTime),
+        Column("left_at", DateTime),
+    ]
+    cls: Any = type("Keyed", (), {})
+    registry().map_imperatively(cls, Table("keyed", MetaData(), *columns, *constraints))
+    with pytest.raises(ConfigurationError) as caught:
+        Schema(subscriptions=role_of(cls, where=where), log="")
+    return [each.text for each in caught.value.faults[1:]]
+
+
+@pytest.mark.parametrize(
+    ("constraints", "where"),
+    [
+        ([UniqueConstraint("list_id", "subscriber_id")], {}),
+        ([UniqueConstraint("subscriber_id", "list_id")], {"left_at": None}),
+        ([Index("by_list", "list_id", "subscriber_id", unique=True)], {}),
+        ([UniqueConstraint("team_id", "list_id", "subscriber_id")], {"team_id": 7}),
+        (
+            [
+                Index(
+                    "visible",
+                    "list_id",
+                    "subscriber_id",
+                    unique=True,
+                    postgresql_where=text("left_at IS NULL"),
+                )
+            ],
+            {"left_at": None},
+        ),
+        ([Index("descending", text("list_id DESC"), "subscriber_id", unique=True)], {}),
+    ],
+)
+def test_keys_that_a_model_declares(constraints: list[Any], where: dict[str, Any]) -> None:
+    """A condition or an expression is left to the database."""
+    assert keyed(*constraints, **where) == []
+
+
+@pytest.mark.parametrize(
+    ("constraints", "where", "remedy"),
+    [
+        (
+            [],
+            {"team_id": 7},
+            'add UniqueConstraint("list_id", "subscriber_id") to Keyed.__table_args__, unless',
+        ),
+        (
+            [Index("by_list", "list_id", "subscriber_id")],
+            {"left_at": None},
+            "declare them unique in Keyed, among the rows that `where` does not hide, unless",
+        ),
+        ([UniqueConstraint("team_id", "list_id", "subscriber_id")], {}, "add Unique"),
+    ],
+)
+def test_keys_that_a_model_does_not_declare(
+    constraints: list[Any], where: dict[str, Any], remedy: str
+) -> None:
+    [fault] = keyed(*constraints, **where)
+    assert f"could change several rows: {remedy}" in fault
+
+
+def test_an_id_that_is_not_unique() -> None:
+    with pytest.raises(ConfigurationError, match="log") as caught:
+        Schema(subscribers=role_of(Contact, id=Contact.team_id, email=Contact.address), log="")
+    assert caught.value.faults[-1].text == (
+        "Contact does not declare that the column 'team_id' of 'contacts' is unique, so one "
+        "notification could change several rows: add unique=True to Contact.team_id, unless the "
+        "table has a unique index already."
+    )
+
+
+def test_a_misspelled_keyword_hides_no_fault_of_its_column() -> None:
+    """The column is examined as the one that is meant, and is not missing."""
+    with pytest.raises(ConfigurationError) as caught:
+        Schema(
+            subscribers=role_of(Bounced, supression_reason=Bounced.suppression_reason),
+            dispatches=role_of(
+                Notice, provider_mesage_id=Notice.postmark_id, subscriber=Notice.author_id
+            ),
+        )
+    texts = [each.text for each in caught.value.faults]
+    reason = "Did you mean 'suppression_reason'? Write suppression_reason=Bounced.suppression_reaso"
+    assert reason in texts[0]
+    message_id = "Did you mean 'provider_message_id'? Write provider_message_id=Notice.postmark_id."
+    assert message_id in texts[1]
+    assert "Did you mean 'subscriber_id'? Write subscriber_id=Notice.author_id." in texts[2]
+    assert not any(" needs " in each for each in texts)
+    assert any("VARCHAR(3), which cannot hold the reasons" in each for each in texts[4:])
+
+
+def test_a_misspelled_keyword_of_an_attribute_without_a_column() -> None:
+    """The line for the attribute is that of the other fault."""
+    with pytest.raises(ConfigurationError) as caught:
+        Schema(subscribers=role_of(Person, emial=Person.mail))
+    first, second = [each.text for each in caught.value.faults][:2]
+    assert first == "The role 'subscribers' has no column 'emial'. Did you mean 'email'?"
+    assert second.startswith("`emial` of Role.of(Person) is Person.mail, which is a synonym")
+
+
+def test_a_column_that_is_touched_is_not_suggested() -> None:
+    with pytest.raises(ConfigurationError, match=r"nor any other one that is not mapped yet"):
+        Schema(
+            dispatches=role_of(
+                Open,
+                provider_message_id=Open.id,
+                subscriber_id=Open.person_id,
+                touch=Open.code,
+            )
+        )
 
 
 def test_an_unsuitable_attribute_is_not_suggested() -> None:

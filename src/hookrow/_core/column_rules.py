@@ -6,7 +6,7 @@ sentences. What only a database can answer is not among them: see `stores.sql._n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from math import inf
@@ -22,12 +22,14 @@ from hookrow._core.schema import (
     TOUCH,
     WRITTEN,
     ModelRole,
+    Role,
     Scalar,
     Schema,
     nearest,
 )
+from hookrow._core.spellings import MESSAGE_ID_LENGTHS
 from hookrow._fault import Fault
-from hookrow._models import listed
+from hookrow._models import Model, listed
 
 
 class ColumnFacts(Protocol):
@@ -107,19 +109,83 @@ def faults_of_declarations(schema: Schema, tables: Mapping[str, ColumnsOfTable])
     Columns of unknown types have only faults that do not depend on the type.
     """
     forms = {name: notation_of(role, schema.form) for name, role in schema.roles.items()}
-    found = [*faults_of_nulls(schema, tables, forms)]
-    found += first_of_each(
+    for fault in faults_of_nulls(schema, tables, forms):
+        yield replace(fault, remedy=change_model(schema, fault, allow_null))
+    found = first_of_each(
         fault
         for name, declared in tables.items()
         for field, column_name in schema.columns(name).items()
         if column_name in declared
-        for fault in (
-            *faults_of_use(schema, name, field, declared[column_name]),
-            *_faults_of_type(schema, name, field, declared),
-        )
+        for fault in _faults_of_declaration(schema, name, field, declared)
     )
-    for fault in found:
+    yield from found
+
+
+def allow_null(model: Model) -> str:
+    """Return how a model declares that a column allows null."""
+    return model.null
+
+
+def _faults_of_declaration(
+    schema: Schema, name: str, field: str, declared: ColumnsOfTable
+) -> Iterator[Fault]:
+    """Yield the faults of a column, except that it is NOT NULL, with what to write in the model."""
+    column = declared[schema.columns(name)[field]]
+    for fault in faults_of_use(schema, name, field, column):
         yield replace(fault, remedy=change_model(schema, fault))
+    longest = LONGEST_BOUNCE_TYPE if field == "bounce_type" else longest_reason(schema)
+    for fault in _faults_of_type(schema, name, field, declared):
+        write = _write_text(longest) if field in _WITH_TEXT else _write_time
+        yield replace(fault, remedy=change_model(schema, fault, write))
+
+
+_WITH_TEXT = {"suppression_reason", "bounce_type"}
+"""The columns of which it is known how long their texts are."""
+
+
+def _write_text(length: int) -> Callable[[Model], str]:
+    return lambda model: model.text_type.format(length=length)
+
+
+def _write_time(model: Model) -> str:
+    return model.time_type
+
+
+def differs(role: Role, existing: ColumnFacts) -> bool:
+    """Return whether a table has a column that is not as the role's model declares it.
+
+    Databases have their own names for types, and some enforce no lengths.
+    """
+    declared = role.model.declared.get(existing.name) if isinstance(role, ModelRole) else None
+    if declared is None:
+        return False
+    kinds = [_COMMON_KINDS.get(each.kind, each.kind) for each in (declared, existing)]
+    has_other_length = existing.length not in {None, declared.length}
+    if declared.length is None:  # any text; MariaDB's TEXT has a length, too
+        has_other_length = "CHAR" in existing.type_name.upper()
+    return (
+        (declared.nullable and not existing.nullable)
+        or (all(kinds) and kinds[0] != kinds[1])
+        or (declared.kind == "text" and has_other_length)
+    )
+
+
+_COMMON_KINDS = {"timestamptz": "datetime", "number": "integer"}
+"""The kinds of columns that models declare by other names."""
+
+
+def doubts_of_message_ids(schema: Schema) -> Iterator[Fault]:
+    """Yield the fault of a model whose column is too short for the message ids of some providers.
+
+    Only the receiver knows which ones are used.
+    """
+    if isinstance(schema.dispatches, ModelRole):
+        yield from _faults_of_declared_length(
+            schema,
+            schema.dispatches,
+            MESSAGE_ID_LENGTHS,
+            "unless all of your notifications come from other providers, ",
+        )
 
 
 def faults_of_declared_message_ids(schema: Schema, lengths: Mapping[str, int]) -> Iterator[Fault]:
@@ -131,9 +197,16 @@ def faults_of_declared_message_ids(schema: Schema, lengths: Mapping[str, int]) -
     role = schema.dispatches
     if not isinstance(role, ModelRole) or role.model.label is not None:
         return
-    column = role.model.declared.get(schema.columns("dispatches")["provider_message_id"])
+    yield from _faults_of_declared_length(schema, role, lengths)
+
+
+def _faults_of_declared_length(
+    schema: Schema, role: ModelRole, lengths: Mapping[str, int], condition: str = ""
+) -> Iterator[Fault]:
+    name = schema.columns("dispatches").get("provider_message_id", "")
+    column = role.model.declared.get(name)
     if column is not None:
-        remedy = f"write {role.model.text_type}"
+        remedy = f"{condition}write {role.model.text_type}"
         if fault := fault_of_message_ids(role.table, column, lengths, remedy):
             yield replace(fault, remedy=change_model(schema, fault))
 
@@ -302,6 +375,11 @@ def reason_values(schema: Schema, empty: str | None) -> Sequence[Scalar]:
     return [*dict.fromkeys([empty, *schema.known_values.values()])]
 
 
+def longest_reason(schema: Schema) -> int:
+    """Return the number of characters of the longest text that is written for a known reason."""
+    return max(len(each) for each in [*schema.known_values.values(), ""] if isinstance(each, str))
+
+
 MOST_NAMED = 10
 """How many unsuitable reasons an error names: to find each takes further questions."""
 
@@ -317,7 +395,7 @@ def reason_mistake(
     text = f"is of the type {column.type_name}, which cannot hold"
     known = schema.known_values.values()
     remedy = "change its type"
-    longest = max(len(each) for each in [*known, ""] if isinstance(each, str))
+    longest = longest_reason(schema)
     if column.length is not None and column.length < longest:
         remedy = f"change its type to a text of {longest} characters or more"
     obstacle = obstacle or Obstacle(text, remedy)

@@ -24,7 +24,7 @@ from hookrow._core.schema import (
     nearest,
 )
 from hookrow._fault import Fault
-from hookrow._models import MOST_LISTED, UNKNOWN_ATTRIBUTE
+from hookrow._models import MOST_LISTED, UNKNOWN_ATTRIBUTE, Model
 
 YOUR_NAME = "..."
 """What a user has to replace in the lines to write: no column is known to be meant."""
@@ -194,15 +194,33 @@ def map_role(schema: Schema, name: str) -> str:
     return f"{remedy}."
 
 
-def change_model(schema: Schema, fault: Fault) -> str:
-    """Return the remedy for an unsuitable column that a model declares, or an empty string."""
+def change_model(
+    schema: Schema,
+    fault: Fault,
+    write: Callable[[Model], str] | None = None,
+    *,
+    differs: bool = False,
+) -> str:
+    """Return the remedy for an unsuitable column that a model declares, or an empty string.
+
+    `write` returns what to write in the declaration, if that is known. If the table `differs` from
+    the model, the model may be right.
+    """
     for role in schema.roles.values():
         if isinstance(role, ModelRole) and role.table == fault.table:
             for attribute, column in role.model.columns.items():
                 if column == fault.column:
                     declared = f"{role.model.name}.{attribute}"
-                    return f"To change the column, change {declared}, and run your migrations."
+                    if differs:
+                        return f"{declared} declares it otherwise: {_RUN_MIGRATIONS}"
+                    change = f"change {declared}"
+                    if write is not None:
+                        change = f"write {write(role.model)} for {declared}"
+                    return f"To change the column, {change}, and run your migrations."
     return ""
+
+
+_RUN_MIGRATIONS = "run your migrations, or correct the model."
 
 
 def notation_of(role: Role, notation: Notation) -> Notation | ModelNotation:
@@ -221,7 +239,7 @@ def _origin(notation: Notation | ModelNotation, column: str) -> str:
     if isinstance(notation, Notation) or column not in notation.attributes:
         return ""
     declared = f"{notation.model}.{notation.attributes[column]}"
-    return f" {declared} declares it: run your migrations, or correct the model."
+    return f" {declared} declares it: {_RUN_MIGRATIONS}"
 
 
 def _written(notation: Notation, schema: Schema, name: str, existing: Collection[str]) -> str:

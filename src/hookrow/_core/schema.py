@@ -378,7 +378,10 @@ class Schema:
         if self.reasons is not None:
             object.__setattr__(self, "reasons", _plain(self.reasons))
         faults = [*self._faults()]
-        _refuse([*faults, *self._faults_of_models(is_refused=bool(faults))])
+        faults += self._faults_of_models(is_refused=bool(faults))
+        if faults:
+            faults += self._doubts_of_models()
+        _refuse(faults)
 
     def _faults_of_models(self, *, is_refused: bool) -> Iterator[Fault]:
         """Yield the unsuitable columns that models declare.
@@ -398,6 +401,19 @@ class Schema:
                 self, {name: model.declared for name, model in models.items()}
             )
 
+    def _doubts_of_models(self) -> Iterator[Fault]:
+        """Yield what models declare that is a fault unless the database or the provider differs.
+
+        A schema is not refused for this alone. If it is, the same error has these, because they
+        would probably be the next one.
+        """
+        # The modules import this one.
+        from hookrow._core.column_rules import doubts_of_message_ids  # noqa: PLC0415
+        from hookrow._core.keys import faults_of_declared_keys  # noqa: PLC0415
+
+        yield from doubts_of_message_ids(self)
+        yield from faults_of_declared_keys(self)
+
     def _faults(self) -> Iterator[Fault | str]:
         """Yield all faults of a schema whose parts have the right types."""
         if self.log == "":
@@ -406,6 +422,8 @@ class Schema:
             if isinstance(role, UnreadRole):
                 yield from role.faults
                 continue
+            yield from _faults_of_spelling(self, name, role)
+            role = _spelled(name, role)  # noqa: PLW2901 - as it is meant
             yield from _faults_of_role(self, name, role)
             yield from _faults_of_shared_columns(name, self.columns(name))
             yield from _faults_of_where(name, role)
@@ -415,7 +433,7 @@ class Schema:
         if self.dispatches is None:
             yield from self._faults_without_dispatches()
         elif self.messages is not None:
-            yield from self._faults_of_messages(self.dispatches)
+            yield from self._faults_of_messages(_spelled("dispatches", self.dispatches))
         if self.reasons is not None:
             yield from _faults_of_reasons(self.reasons)
         if not isinstance(self.dispatches, UnreadRole):
@@ -514,7 +532,9 @@ class Schema:
 
     @cached_property
     def _columns(self) -> Mapping[str, Mapping[str, str]]:
-        return {name: self._columns_of(name, role) for name, role in self.roles.items()}
+        return {
+            name: self._columns_of(name, _spelled(name, role)) for name, role in self.roles.items()
+        }
 
     def _columns_of(self, name: str, role: Role) -> Mapping[str, str]:
         named = {field: role.column(field) for field in (*REQUIRED[name], *OPTIONAL[name])}
@@ -627,17 +647,49 @@ def _faults_of_types(schema: Schema) -> Iterator[str]:
         yield rejection("reasons", "a dict", schema.reasons, 'reasons={"HardBounce": "bounced"}')
 
 
+def _misspelled(name: str, role: Role) -> Mapping[str, str | None]:
+    """Return the columns of a role that hookrow does not know, each with the one that is meant."""
+    known = (*REQUIRED[name], *OPTIONAL[name])
+    free = [each for each in known if each not in role.columns]
+    meant: dict[str, str | None] = {}
+    for column in role.columns:
+        if column not in known:
+            near = meant[column] = nearest_name(column, free)
+            free = [each for each in free if each != near]
+    return meant
+
+
+def _spelled(name: str, role: Role) -> Role:
+    """Return a role with the columns that are meant in place of those that hookrow does not know.
+
+    The schema is refused, but the columns have no other faults only because of their spelling.
+    """
+    meant = {column: near for column, near in _misspelled(name, role).items() if near is not None}
+    if not meant:
+        return role
+    columns = {meant.get(each, each): column for each, column in role.columns.items()}
+    if isinstance(role, ModelRole):
+        mistakes = {meant.get(each, each): faults for each, faults in role.mistakes.items()}
+        return replace(role, columns=columns, mistakes=mistakes)
+    return replace(role, columns=columns)
+
+
+def _faults_of_spelling(schema: Schema, name: str, role: Role) -> Iterator[str]:
+    """Yield the columns that hookrow does not know, with the argument to write for a model."""
+    from hookrow._core.corrections import notation_of  # noqa: PLC0415 - it imports this module
+
+    for column, near in _misspelled(name, role).items():
+        hint = f" Did you mean {near!r}?" if near else ""
+        if near and isinstance(role, ModelRole) and column not in role.mistakes:
+            line = notation_of(role, schema.form).entry(near, role.columns[column])
+            hint += f" Write {line}."
+        yield f"The role {name!r} has no column {column!r}.{hint}"
+
+
 def _faults_of_role(schema: Schema, name: str, role: Role) -> Iterator[Fault | str]:
     known = (*REQUIRED[name], *OPTIONAL[name])
     if not role.table:
         yield f"The role {name!r} needs a table: set its name."
-    free = [each for each in known if each not in role.columns]
-    for column in role.columns:
-        if column not in known:
-            near = nearest_name(column, free)
-            hint = f" Did you mean {near!r}?" if near else ""
-            free = [each for each in free if each != near]
-            yield f"The role {name!r} has no column {column!r}.{hint}"
     reported: Collection[str] = ()
     if isinstance(role, ModelRole):
         yield from _faults_of_attributes(schema, name, role)
@@ -694,12 +746,12 @@ def _fault_of_model(schema: Schema, name: str, role: ModelRole, missing: Sequenc
     model = role.model.name
     proposed = (fault.column for faults in role.mistakes.values() for fault in faults)
     used = {*role.columns.values(), *map(role.column, REQUIRED[name]), *proposed}
-    used |= {*role.where, role.tenant}
+    used |= {*role.where, role.tenant, role.touch}
     others = [each for column, each in role.model.attributes.items() if column not in used]
     these = "attribute with this name" if len(missing) == 1 else "attributes with these names"
     fault = f"The role {name!r} needs {listed(missing)}, and {model} has no {these}"
     if not others:
-        return f"{fault}, nor any other one that is not mapped yet: add {listed(missing)} to it."
+        return f"{fault}, nor any other one that is not mapped yet: {_add(role.model, missing)}."
     declared = {
         attribute: role.model.declared[column]
         for column, attribute in role.model.attributes.items()
@@ -710,7 +762,13 @@ def _fault_of_model(schema: Schema, name: str, role: ModelRole, missing: Sequenc
     rest = "attribute is" if len(others) == 1 else "attributes are"
     fault += f": write Role.of({model}, {line}, ...). Its other {rest} {listed(others)}."
     unknown = [each for each in missing if each not in found]
-    return f"{fault} If none of them is meant, add {listed(unknown)} to it." if unknown else fault
+    return f"{fault} If none of them is meant, {_add(role.model, unknown)}." if unknown else fault
+
+
+def _add(model: Model, fields: Sequence[str]) -> str:
+    """Return a clause with the attributes to add to a model, with the lines for times."""
+    lines = [f"`{model.time_line(each)}`" if each in TIMES else each for each in fields]
+    return f"add {listed(lines)} to it"
 
 
 def _faults_of_shared_columns(name: str, columns: Mapping[str, str]) -> Iterator[str]:

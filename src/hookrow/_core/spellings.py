@@ -15,6 +15,17 @@ from uuid import UUID
 
 from hookrow._core.rules import fold, is_email, is_message_id
 
+UUID_LENGTH = 36
+"""The number of characters of a UUID with hyphens."""
+
+MESSAGE_ID_LENGTHS = {
+    "postmark": UUID_LENGTH,
+    "resend": UUID_LENGTH,
+    "mailjet": 19,  # the digits of the largest 64-bit integer
+}
+"""The number of characters of the longest message ids, by the names of the providers that have such
+a limit."""
+
 
 class Spelling(NamedTuple):
     """A way in which a stored text may differ from that of an event.

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeAlias
 
+from hookrow._core.keys import effect, keys
 from hookrow._core.notification import Key
 from hookrow._core.schema import OTHERWISE
 from hookrow._describe import describe_unauthentic, format_duration, format_time, pluralize
@@ -24,7 +25,7 @@ from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._connections import Database, server_time
 from hookrow.stores.sql._hours import HourlyCounts
-from hookrow.stores.sql._keys import described, effect, keys, undeclarable_keys
+from hookrow.stores.sql._keys import described_key, undeclarable_keys
 from hookrow.stores.sql._log import SQLLog
 from hookrow.stores.sql._mapping_record import REMEDY, MappingRecord
 from hookrow.stores.sql._role_tables import RoleTables
@@ -228,7 +229,7 @@ def _unprotected_keys(database: Database, tables: RoleTables) -> Iterator[str]:
     with database.reading() as connection:
         roles = list(undeclarable_keys(catalogue_of(connection, tables.dialect), tables))
     for role in roles:
-        key = described(tables, role, keys(tables.schema)[role])
+        key = described_key(tables, role, keys(tables.schema)[role])
         then = "" if role == "messages" else ", and would get a 503 instead"
         yield (
             f"No index keeps the {key} unique, because this is a view, a foreign table, or a table "

@@ -27,6 +27,7 @@ from hookrow._core.column_rules import (
     is_flag,
 )
 from hookrow._core.corrections import Table, correct, correction_of, notation_of
+from hookrow._core.keys import effect, is_not_unique, keys
 from hookrow._core.known_entries import NO_ENTRIES, KnownEntries
 from hookrow._core.notation import ModelNotation, Notation
 from hookrow._core.notification import Key
@@ -64,7 +65,6 @@ from hookrow.stores.sql._column_rules import (
     suits,
 )
 from hookrow.stores.sql._columns import Column
-from hookrow.stores.sql._keys import effect, keys
 from hookrow.stores.sql._needs import REFERENCES, cannot_compare, role_needs
 
 LOG_MODEL = "hookrow.Notification"
@@ -606,13 +606,11 @@ def _check_key(
         return
     label, quoted = model._meta.label, [repr(field.name) for field in key]
     if len(key) == 1:
-        is_not = "is not unique"
         remedy = f"map id to {_primary_key(model)!r}, or add unique=True to the field"
     else:
-        is_not = "are not unique together"
         remedy = f"add a UniqueConstraint(fields=[{', '.join(quoted)}], name=...) to its Meta"
     raise SchemaMismatch(
-        f"{' and '.join(quoted)} of {label} {is_not}, so {effect(role)}: {remedy}."
+        f"{' and '.join(quoted)} of {label} {is_not_unique(quoted)}, so {effect(role)}: {remedy}."
     )
 
 

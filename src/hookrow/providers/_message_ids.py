@@ -9,9 +9,6 @@ import re
 
 _DIGITS = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}")
 
-UUID_LENGTH = 36
-"""The number of characters of a UUID with hyphens."""
-
 _IN_BRACKETS = re.compile(r"[^<>@\s]+@[^<>@\s]+")
 """What is between the angle brackets of a header `Message-ID` (RFC 5322, section 3.6.4)."""
 

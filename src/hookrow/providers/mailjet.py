@@ -20,6 +20,7 @@ from hookrow._core.notification import (
     Notification,
     Opened,
 )
+from hookrow._core.spellings import MESSAGE_ID_LENGTHS
 from hookrow.providers._base import text_of
 from hookrow.providers._credentials import CredentialProvider
 from hookrow.providers._events import (
@@ -125,7 +126,7 @@ class Mailjet(CredentialProvider):
     hard_bounce = "user unknown"
     precision: ClassVar[timedelta] = timedelta(seconds=1)
     message_id_source = "`MessageID` of the recipient in the response of its API"
-    message_id_length = 19  # the digits of the largest 64-bit integer
+    message_id_length = MESSAGE_ID_LENGTHS["mailjet"]
     max_body = 8 * 1024 * 1024  # a group has all events of a second
 
     def compose(self, notification: Notification) -> bytes | None:

@@ -11,11 +11,12 @@ from secrets import token_urlsafe
 from typing import Any, Self
 
 from hookrow._core.notification import Bounced, Complained, Notification
+from hookrow._core.spellings import MESSAGE_ID_LENGTHS
 from hookrow._http import SECRET_HEADER, Request, RequestHead
 from hookrow.errors import ConfigurationError
 from hookrow.providers._base import Event, check_secrets
 from hookrow.providers._built_in import BuiltIn, ProviderRequest
-from hookrow.providers._message_ids import UUID_LENGTH, as_uuid
+from hookrow.providers._message_ids import as_uuid
 from hookrow.providers._postmark_payloads import (
     body_schema,
     compose,
@@ -41,7 +42,7 @@ class Postmark(BuiltIn):
 
     name = "postmark"
     message_id_source = "`MessageID` of the response of its API"
-    message_id_length = UUID_LENGTH
+    message_id_length = MESSAGE_ID_LENGTHS["postmark"]
     accepts_logged = False
     header: str = SECRET_HEADER
     proof = SECRET_HEADER

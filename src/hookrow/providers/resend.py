@@ -22,11 +22,12 @@ from hookrow._core.notification import (
     Suppressed,
     Unsupported,
 )
+from hookrow._core.spellings import MESSAGE_ID_LENGTHS
 from hookrow._http import Request
 from hookrow.providers._base import Event, text_of
 from hookrow.providers._events import COMPLAINT, HARD_BOUNCE, MANUAL, address_of, time_of
 from hookrow.providers._json import decode, encode, replace_surrogates
-from hookrow.providers._message_ids import UUID_LENGTH, as_uuid
+from hookrow.providers._message_ids import as_uuid
 from hookrow.providers._standard_webhooks import StandardWebhooks
 from hookrow.providers._unreadable import explain_unreadable
 
@@ -72,7 +73,7 @@ class Resend(StandardWebhooks):
 
     name = "resend"
     message_id_source = "`id` of the response of its API"
-    message_id_length = UUID_LENGTH
+    message_id_length = MESSAGE_ID_LENGTHS["resend"]
 
     def read(self, request: Request) -> Sequence[Event]:
         """Return the event, once for each recipient of an email. Raises `Unauthentic`."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from hookrow._core.column_rules import KINDS_OF_TIMES, fault_of, faults_of_use, is_flag, may_be
 from hookrow._core.corrections import OF_IDS, words_of
+from hookrow._core.keys import changed_keys
 from hookrow._core.schema import (
     OTHERWISE,
     TIMES,
@@ -20,7 +21,6 @@ from hookrow._core.schema import (
 )
 from hookrow._fault import Fault
 from hookrow.stores.sql._columns import Column
-from hookrow.stores.sql._keys import changed_keys
 from hookrow.stores.sql._log_rows import LOG_COLUMNS
 from hookrow.stores.sql._needs import Columns, never_equals
 

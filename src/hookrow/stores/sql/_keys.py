@@ -5,36 +5,14 @@ A key that several rows share would let one notification change all of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from hookrow._core.notification import Suppressible
-from hookrow._core.schema import KEYS, WRITTEN, Schema
+from hookrow._core.corrections import notation_of
+from hookrow._core.keys import declare_unique, described, effect, is_not_unique, keys
+from hookrow._core.schema import ModelRole
 from hookrow._fault import Fault
 from hookrow.stores.sql._catalogues.base import Catalogue, Uniqueness
 from hookrow.stores.sql._role_tables import RoleTables
-
-
-def keys(schema: Schema) -> Mapping[str, Sequence[str]]:
-    """Return the columns, by hookrow's names, that must be unique together in each role's table.
-
-    They are those of `changed_keys`, and the id of a message, which is only read: if two had the id
-    of a dispatch's message, the dispatch would have two lists. Emails and message ids may occur
-    several times, because `rules` chooses among their rows.
-    """
-    changed = changed_keys(schema)
-    return {**changed, "messages": ("id",)} if "messages" in schema.roles else changed
-
-
-def changed_keys(schema: Schema) -> Mapping[str, Sequence[str]]:
-    """Return the columns by which the rows of each role that hookrow changes are locked and found.
-
-    Subscriptions without suppression columns are not changed, so a pair may occur twice.
-    """
-    return {
-        kind.value: KEYS[kind]
-        for kind in Suppressible
-        if kind.value in schema.roles and {*WRITTEN} & schema.columns(kind.value).keys()
-    }
 
 
 def faults_of_keys(
@@ -56,18 +34,9 @@ def undeclarable_keys(catalogue: Catalogue, tables: RoleTables) -> Iterator[str]
             yield role
 
 
-def effect(role: str) -> str:
-    """Return what could happen if several rows had one key, for messages."""
-    if role == "messages":
-        return "one dispatch could have the lists of several messages"
-    return "one notification could change several rows"
-
-
-def described(tables: RoleTables, role: str, key: Sequence[str]) -> str:
+def described_key(tables: RoleTables, role: str, key: Sequence[str]) -> str:
     """Return the table's own names of the key's columns, and its table, for messages."""
-    names = " and ".join(repr(tables.columns(role)[name].name) for name in key)
-    columns = "column" if len(key) == 1 else "columns"
-    return f"{columns} {names} of {tables.schema.roles[role].table!r}"
+    return described(_names(tables, role, key), tables.schema.roles[role].table)
 
 
 def _fault(
@@ -77,16 +46,36 @@ def _fault(
     key: Sequence[str],
     partial: str | None,
 ) -> Fault:
-    is_not = "is not unique" if len(key) == 1 else "are not unique together"
+    mapped, columns = tables.schema.roles[role], _names(tables, role, key)
     remedies = [f"run {catalogue.unique_advice(tables, role, key)}"]
+    if isinstance(mapped, ModelRole):
+        remedies.insert(0, _change_model(mapped, columns))
     if len(key) == 1 and (primary := _primary_key(catalogue, tables, role)):
-        remedies.insert(0, f'map the primary key, {{"{key[0]}": "{primary}"}}')
+        line = f'{{"{key[0]}": "{primary}"}}'
+        if isinstance(mapped, ModelRole) and primary in mapped.model.attributes:
+            line = notation_of(mapped, tables.schema.form).entry(key[0], primary)
+        remedies.insert(0, f"map the primary key, {line}")
     if partial:
         remedies.insert(0, f"set `where` to the condition of the unique index {partial!r}")
     return Fault(
-        f"The {described(tables, role, key)} {is_not}, so {effect(role)}: {', or '.join(remedies)}",
-        tables.schema.roles[role].table,
+        f"The {described(columns, mapped.table)} {is_not_unique(columns)}, so {effect(role)}: "
+        f"{', or '.join(remedies)}",
+        mapped.table,
     )
+
+
+def _change_model(role: ModelRole, columns: Sequence[str]) -> str:
+    """Return a clause with what makes the columns of a model unique.
+
+    A later migration of the model would drop an index that it does not declare.
+    """
+    if any({*columns}.issuperset(unique) for unique in role.model.unique):
+        return f"run your migrations, because {role.model.name} declares it"
+    return f"{declare_unique(role, columns)} and run your migrations"
+
+
+def _names(tables: RoleTables, role: str, key: Sequence[str]) -> Sequence[str]:
+    return [tables.columns(role)[each].name for each in key]
 
 
 def _primary_key(catalogue: Catalogue, tables: RoleTables, role: str) -> str | None:
@@ -104,6 +93,6 @@ def _examine(
     A column that `where` fixes to a value is the same in all visible rows, so a unique index may
     also be on such columns. A column that is null does not count, because nulls are distinct.
     """
-    names = [tables.columns(role)[field].name for field in key]
+    names = [*_names(tables, role, key)]
     names += [name for name, value in tables.selecting(role).items() if value is not None]
     return catalogue.examine_key(tables, role, key, names)

@@ -12,7 +12,12 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from hookrow._arguments import collected
-from hookrow._core.column_rules import fault_of_message_ids, faults_of_nulls, first_of_each
+from hookrow._core.column_rules import (
+    differs,
+    fault_of_message_ids,
+    faults_of_nulls,
+    first_of_each,
+)
 from hookrow._core.corrections import (
     Table,
     change_model,
@@ -21,6 +26,7 @@ from hookrow._core.corrections import (
     map_role,
     notation_of,
 )
+from hookrow._core.keys import keys
 from hookrow._core.known_entries import NO_ENTRIES, KnownEntries
 from hookrow._core.notation import Notation
 from hookrow._core.notification import EventTime, Suppressible
@@ -48,7 +54,7 @@ from hookrow.stores.sql._column_rules import (
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._connections import Connection, Database, savepoint, undone
 from hookrow.stores.sql._joined_views import JoinedView, propose_view
-from hookrow.stores.sql._keys import faults_of_keys, keys
+from hookrow.stores.sql._keys import faults_of_keys
 from hookrow.stores.sql._log_rows import LOG_COLUMNS
 from hookrow.stores.sql._needs import (
     Columns,
@@ -77,6 +83,7 @@ def verify(database: Database, schema: Schema, entries: KnownEntries = NO_ENTRIE
     the database's version is too old; and `Unavailable`.
     """
     dialect = database.dialect
+    models = schema.roles
     schema = _without_declarations(schema)
     with limited_to(STATEMENT_TIMEOUT), database.reading() as connection:
         catalogue = catalogue_of(connection, dialect)
@@ -94,7 +101,8 @@ def verify(database: Database, schema: Schema, entries: KnownEntries = NO_ENTRIE
         views = [name for name, each in found.items() if each.is_view]
         statements = STATEMENTS[dialect.name](RoleTables(corrected, columns, dialect, views=views))
         usable = _Usable(statements.tables, found)
-        faults += _faults_of_columns(connection, usable, columns, own_tables, entries)
+        of_columns = _faults_of_columns(connection, usable, columns, own_tables, entries)
+        faults += _with_models(of_columns, schema, models, columns)
         faults += faults_of_keys(catalogue, statements.tables, usable.roles)
         if not faults and dialect.locks_rows:
             faults += _compile(catalogue, statements)
@@ -256,7 +264,7 @@ def _faults_of_columns(
     schema, dialect = tables.schema, tables.dialect
     forms = {name: notation_of(role, schema.form) for name, role in schema.roles.items()}
     yield from (
-        replace(each, remedy=change_model(schema, each))
+        each
         for each in faults_of_nulls(schema, columns_of_roles, forms)
         if usable.has(each.table, each.column)
     )
@@ -283,8 +291,26 @@ def _faults_of_columns(
     hints = {each.name: each.hint for each in own_tables}
     for fault in first_of_each(found):
         if usable.has(fault.table, fault.column):
-            remedy = hints.get(fault.table) or change_model(schema, fault)
-            yield replace(fault, remedy=remedy)
+            yield replace(fault, remedy=hints.get(fault.table, ""))
+
+
+def _with_models(
+    faults: Iterable[Fault],
+    schema: Schema,
+    models: Mapping[str, Role],
+    columns: Mapping[str, Columns],
+) -> Iterator[Fault]:
+    """Yield faults of columns with the remedy for those that models declare."""
+    unlike = {
+        (role.table, column.name)
+        for name, role in models.items()
+        for column in columns[name].values()
+        if differs(role, column)
+    }
+    for fault in faults:
+        is_unlike = (fault.table, fault.column) in unlike
+        remedy = fault.remedy or change_model(schema, fault, differs=is_unlike)
+        yield replace(fault, remedy=remedy)
 
 
 def _faults_of_message_ids(
