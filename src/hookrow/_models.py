@@ -410,10 +410,14 @@ _KINDS_OF_TYPES = (
 )
 """The kinds of the types of SQLAlchemy, by the first one that is the class or a base of it."""
 
+_USUAL_TYPES = {"CHAR", "VARCHAR", "DATETIME", "TIMESTAMP"}
+"""The types that SQLAlchemy also has for a single database, and that are of the same kind there."""
+
 
 def _declared(column: Any) -> DeclaredColumn:  # noqa: ANN401 - a Column
-    """Describe a column of a table. The types of one database say nothing, nor do those of hosts.
+    """Describe a column of a table.
 
+    The types of hosts say nothing, nor do those of one database, except for the `_USUAL_TYPES`.
     `TINYINT(1)` of MariaDB, for example, is a boolean although it is an integer.
     """
     types: Any = sys.modules["sqlalchemy.types"]
@@ -423,8 +427,10 @@ def _declared(column: Any) -> DeclaredColumn:  # noqa: ANN401 - a Column
         type_ = type_.impl  # of the same length, except on databases that need one
     kind = ""
     # Types of one database, or of the host, are in other modules.
-    is_generic = type(type_).__module__ == types.String.__module__
-    if is_generic and not _has_variants(type_):
+    module = type(type_).__module__
+    is_generic = module == types.String.__module__
+    is_usual = module.startswith("sqlalchemy.dialects.") and type_.__visit_name__ in _USUAL_TYPES
+    if (is_generic or is_usual) and not _has_variants(type_):
         bases = {name: getattr(types, name) for name, _ in _KINDS_OF_TYPES}
         kind = next((kind for name, kind in _KINDS_OF_TYPES if isinstance(type_, bases[name])), "")
     return DeclaredColumn(

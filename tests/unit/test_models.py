@@ -29,7 +29,7 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.dialects.mysql import DATETIME, TINYINT
+from sqlalchemy.dialects.mysql import DATETIME, SET, TINYINT, VARCHAR
 from sqlalchemy.dialects.postgresql import CITEXT
 from sqlalchemy.ext.associationproxy import association_proxy
 from sqlalchemy.ext.declarative import DeferredReflection
@@ -768,6 +768,16 @@ BE_A_TIME = "write DateTime() for"
             "write String(17) for",
         ),
         (
+            Column("suppression_reason", VARCHAR(5)),
+            (
+                "of the type VARCHAR(5), which cannot hold the reasons 'HardBounce', "
+                "'SpamComplaint', 'ManualSuppression': change its type to a text of 17 characters "
+                "or more, or set another value in `reasons`: "
+                '{"HardBounce": "...", "SpamComplaint": "...", "ManualSuppression": "..."}.'
+            ),
+            "write String(17) for",
+        ),
+        (
             Column("suppression_changed_at", Date),
             "of the type DATE, which cannot hold a date-time: name a column that can.",
             BE_A_TIME,
@@ -814,6 +824,8 @@ def test_an_unsuitable_column_for_an_option() -> None:
     "column",
     [
         Column("suppressed_at", TINYINT(1)),
+        Column("suppressed_at", DATETIME(fsp=6)),
+        Column("suppression_reason", SET("a", "b")),
         Column("suppressed_at", JSON),
         Column("suppressed_at", String),
         Column("suppressed_at", Date().with_variant(DateTime, "postgresql")),
