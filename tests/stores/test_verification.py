@@ -592,6 +592,30 @@ def test_not_null(engine: Engine, role: str, column: str, remedy: str) -> None:
     check(engine, schema, remedy and refusal + remedy)
 
 
+@pytest.mark.parametrize("database", ["postgres", "mariadb"], indirect=True)
+def test_statement_that_allows_null(engine: Engine) -> None:
+    """It is complete: after it, the column is suitable."""
+    columns = {**HOST.roles["subscribers"].columns, "suppression_reason": "filled in"}
+    schema = replace(HOST, subscribers=replace(HOST.subscribers, columns=columns))
+    quote = "`" if kind_of(engine) is MARIADB else '"'
+    filled = f"{quote}filled in{quote} varchar(40) NOT NULL"
+    run(make(engine), f"ALTER TABLE people ADD COLUMN {filled}")
+    with pytest.raises(SchemaMismatch) as caught:
+        SQLStore(engine, schema, verify=True)
+    [fault] = caught.value.faults
+    run(engine, fault.remedy.removeprefix("Run: ").partition(". Repeat")[0])
+    check(engine, schema, "")
+
+
+@ON_POSTGRES
+def test_domain_that_is_not_null(engine: Engine) -> None:
+    """No statement about the column lets it be null."""
+    make(engine, {"people.suppression_reason": "filled"})
+    with pytest.raises(SchemaMismatch) as caught:
+        SQLStore(engine, HOST, verify=True)
+    assert [each.remedy for each in caught.value.faults] == [""]
+
+
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
     ("type_", "remedy"),

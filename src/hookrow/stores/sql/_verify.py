@@ -52,7 +52,7 @@ from hookrow.stores.sql._column_rules import (
     suits,
 )
 from hookrow.stores.sql._columns import Column
-from hookrow.stores.sql._connections import Connection, Database, savepoint, undone
+from hookrow.stores.sql._connections import Database, savepoint, undone
 from hookrow.stores.sql._joined_views import JoinedView, propose_view
 from hookrow.stores.sql._keys import faults_of_keys
 from hookrow.stores.sql._log_rows import LOG_COLUMNS
@@ -101,7 +101,7 @@ def verify(database: Database, schema: Schema, entries: KnownEntries = NO_ENTRIE
         views = [name for name, each in found.items() if each.is_view]
         statements = STATEMENTS[dialect.name](RoleTables(corrected, columns, dialect, views=views))
         usable = _Usable(statements.tables, found)
-        of_columns = _faults_of_columns(connection, usable, columns, own_tables, entries)
+        of_columns = _faults_of_columns(catalogue, usable, columns, own_tables, entries)
         faults += _with_models(of_columns, schema, models, columns)
         faults += faults_of_keys(catalogue, statements.tables, usable.roles)
         if not faults and dialect.locks_rows:
@@ -250,7 +250,7 @@ class _Usable:
 
 
 def _faults_of_columns(
-    connection: Connection,
+    catalogue: Catalogue,
     usable: _Usable,
     columns_of_roles: Mapping[str, Columns],
     own_tables: Sequence[_FoundTable],
@@ -263,31 +263,30 @@ def _faults_of_columns(
     tables = usable.tables
     schema, dialect = tables.schema, tables.dialect
     forms = {name: notation_of(role, schema.form) for name, role in schema.roles.items()}
-    yield from (
-        each
-        for each in faults_of_nulls(schema, columns_of_roles, forms)
-        if usable.has(each.table, each.column)
-    )
+    columns = {role.table: columns_of_roles[name] for name, role in schema.roles.items()}
+    for fault in faults_of_nulls(schema, columns_of_roles, forms):
+        if usable.has(fault.table, fault.column):
+            column = columns[fault.table][fault.column]
+            yield replace(fault, remedy=catalogue.null_advice(fault.table, column))
     found = [*faults_of_columns(schema, columns_of_roles)]
     found += _faults_of_message_ids(schema, columns_of_roles, entries)
     needs = [*role_needs(schema, columns_of_roles)]
     for name, column in tables.tenants.items():
         needs += tenant_needs(schema.roles[name].table, column, entries.tenants)
     needs = [each for each in needs if usable.has(each.table, each.column.name)]
-    columns = {role.table: columns_of_roles[name] for name, role in schema.roles.items()}
     for each in own_tables:
         found += each.unsuitable
         needs += each.needs
         columns[each.name] = each.columns
     rehearsal = REHEARSALS[dialect.name]
-    found += rehearsal.rejected(connection, dialect, columns, needs)
+    found += rehearsal.rejected(catalogue.connection, dialect, columns, needs)
     unsuitable = {(each.table, each.column) for each in found}
     compared = [
         each
         for each in comparisons(tables)
         if usable.can_compare(each) and (each.fault.table, each.fault.column) not in unsuitable
     ]
-    found += rehearsal.incomparable(connection, compared)
+    found += rehearsal.incomparable(catalogue.connection, compared)
     hints = {each.name: each.hint for each in own_tables}
     for fault in first_of_each(found):
         if usable.has(fault.table, fault.column):
@@ -309,8 +308,8 @@ def _with_models(
     }
     for fault in faults:
         is_unlike = (fault.table, fault.column) in unlike
-        remedy = fault.remedy or change_model(schema, fault, differs=is_unlike)
-        yield replace(fault, remedy=remedy)
+        remedy = change_model(schema, fault, differs=is_unlike)
+        yield replace(fault, remedy=remedy or fault.remedy)
 
 
 def _faults_of_message_ids(

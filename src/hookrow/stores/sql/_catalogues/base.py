@@ -330,6 +330,10 @@ class Catalogue(ABC):
         )
         return " AND ".join(conditions).replace("%%", "%")
 
+    def null_advice(self, table: str, column: Column) -> str:  # noqa: ARG002 - SQLite has no statement
+        """Return a sentence with the statement that lets a column be null, or nothing."""
+        return ""
+
     def time_advice(self, table: str, column: Column) -> str | None:  # noqa: ARG002 - SQLite's columns lose nothing
         """Return a sentence about a column of times that loses something; None if it does not."""
         return None

@@ -324,6 +324,11 @@ class MariaDBCatalogue(Catalogue):
             f"run: {self._modification(table, column, type_)}"
         )
 
+    def null_advice(self, table: str, column: Column) -> str:
+        """Return the statement, which repeats the type."""
+        nullable = replace(column, nullable=True)
+        return f"Run: {self._modification(table, nullable, column.declared)}"
+
     def _modification(self, table: str, column: Column, type_: str) -> str:
         """Return the statement that changes the type of a column, and its limits."""
         null = "NULL" if column.nullable else "NOT NULL"

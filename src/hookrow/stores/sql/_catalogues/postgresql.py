@@ -205,6 +205,17 @@ class PostgresCatalogue(Catalogue):
             return _ON_EACH_PARTITION
         return super().steps_to_create(relation)
 
+    def null_advice(self, table: str, column: Column) -> str:
+        """Return the statement, which changes no rows, unless the column's domain is NOT NULL."""
+        name = self.identifier(column.name)
+        sql = (
+            "SELECT 1 FROM pg_attribute "
+            "WHERE attrelid = to_regclass(%s) AND attname = %s AND attnotnull"
+        )
+        if not self.connection.fetch(sql, [self.statement_name(table), column.name]):
+            return ""
+        return f"Run: ALTER TABLE {self.statement_name(table)} ALTER {name} DROP NOT NULL"
+
     def time_advice(self, table: str, column: Column) -> str | None:
         """Consider a time without its zone."""
         if column.type != NAIVE:
