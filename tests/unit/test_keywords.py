@@ -4,6 +4,7 @@ mypy and pyright also report a comment that ignores an error where there is none
 here is a test of both; `make check` runs them.
 """
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -84,8 +85,20 @@ def test_a_misspelled_column_of_a_model() -> None:
 
 def test_a_misspelled_option_of_a_model() -> None:
     role = Role.of(Person, email=Person.address, tenants=Person.team_id)  # type: ignore[call-arg]
-    with pytest.raises(ConfigurationError, match="has no column 'tenants'"):
+    expected = "no column 'tenants'. Did you mean 'tenant'? Write tenant=Person.team_id."
+    with pytest.raises(ConfigurationError, match=re.escape(expected)):
         Schema(subscribers=role)
+
+
+def test_a_misspelled_option_that_is_no_attribute() -> None:
+    """Its value is not reported as an attribute without a column."""
+    role = Role.of(Person, email=Person.address, wehre={Person.team_id: 1}, flod="lower")  # type: ignore[call-arg]
+    with pytest.raises(ConfigurationError) as caught:
+        Schema(subscribers=role)
+    assert [each.text for each in caught.value.faults] == [
+        "The role 'subscribers' has no column 'wehre'. Did you mean 'where'?",
+        "The role 'subscribers' has no column 'flod'. Did you mean 'fold'?",
+    ]
 
 
 def test_an_unknown_fold() -> None:

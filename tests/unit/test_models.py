@@ -1022,6 +1022,31 @@ def test_a_misspelled_keyword_hides_no_fault_of_its_column() -> None:
     assert any("VARCHAR(3), which cannot hold the reasons" in each for each in texts[4:])
 
 
+class Signature(Others):
+    """A subscription with a relationship, whose key is not unique."""
+
+    __tablename__ = "signatures"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    list_id: Mapped[int]
+    notice_id: Mapped[int] = mapped_column(ForeignKey("notices.id"))
+    suppressed_at: Mapped[datetime | None]
+    notice: Mapped[Notice] = relationship()
+
+
+def test_a_key_with_a_relationship_in_place_of_its_column() -> None:
+    """It is examined as if the line to write had been written."""
+    signatures = role_of(Signature, subscriber_id=Signature.notice)
+    with pytest.raises(ConfigurationError) as caught:
+        Schema(dispatches=None, subscriptions=signatures)
+    texts = [each.text for each in caught.value.faults]
+    assert any(each.endswith("write subscriber_id=Signature.notice_id.") for each in texts)
+    assert texts[-1].endswith(
+        'add UniqueConstraint("list_id", "notice_id") to Signature.__table_args__, unless the '
+        "table has a unique index already."
+    )
+
+
 def test_a_misspelled_keyword_of_an_attribute_without_a_column() -> None:
     """The line for the attribute is that of the other fault."""
     with pytest.raises(ConfigurationError) as caught:

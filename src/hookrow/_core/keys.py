@@ -69,9 +69,11 @@ def faults_of_declared_keys(schema: Schema) -> Iterator[Fault]:
     """
     for name, key in keys(schema).items():
         role, mapped = schema.roles[name], schema.columns(name)
-        if not isinstance(role, ModelRole) or not mapped.keys() >= {*key}:
+        if not isinstance(role, ModelRole):
             continue
-        columns = [mapped[each] for each in key]
+        columns = [mapped.get(each) or _proposed(role, each) for each in key]
+        if "" in columns:
+            continue
         fixed = {column for column, value in role.where.items() if value is not None}
         model = role.model
         if any({*columns, *fixed} >= {*each} for each in [*model.unique, *model.partly_unique]):
@@ -82,3 +84,8 @@ def faults_of_declared_keys(schema: Schema) -> Iterator[Fault]:
             f"{declare_unique(role, columns)}, unless the table has a unique index already."
         )
         yield Fault(text, role.table)
+
+
+def _proposed(role: ModelRole, field: str) -> str:
+    """Return the column in the line to write for a mistaken argument, or an empty string."""
+    return next((each.column for each in role.mistakes.get(field, ()) if each.column), "")

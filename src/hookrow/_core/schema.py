@@ -647,10 +647,19 @@ def _faults_of_types(schema: Schema) -> Iterator[str]:
         yield rejection("reasons", "a dict", schema.reasons, 'reasons={"HardBounce": "bounced"}')
 
 
+_OPTIONS = ("where", "fold", "empty", "tenant", TOUCH)
+"""The keywords of `Role.of` that are no columns."""
+
+
 def _misspelled(name: str, role: Role) -> Mapping[str, str | None]:
-    """Return the columns of a role that hookrow does not know, each with the one that is meant."""
+    """Return the columns of a role that hookrow does not know, each with the name that is meant.
+
+    That of a model may be another keyword of `Role.of`.
+    """
     known = (*REQUIRED[name], *OPTIONAL[name])
     free = [each for each in known if each not in role.columns]
+    if isinstance(role, ModelRole):
+        free += _OPTIONS
     meant: dict[str, str | None] = {}
     for column in role.columns:
         if column not in known:
@@ -667,9 +676,18 @@ def _spelled(name: str, role: Role) -> Role:
     meant = {column: near for column, near in _misspelled(name, role).items() if near is not None}
     if not meant:
         return role
-    columns = {meant.get(each, each): column for each, column in role.columns.items()}
+    options = {column for column, near in meant.items() if near in _OPTIONS}
+    columns = {
+        meant.get(each, each): column
+        for each, column in role.columns.items()
+        if each not in options
+    }
     if isinstance(role, ModelRole):
-        mistakes = {meant.get(each, each): faults for each, faults in role.mistakes.items()}
+        mistakes = {
+            meant.get(each, each): faults
+            for each, faults in role.mistakes.items()
+            if each not in options  # whose value need not be an attribute
+        }
         return replace(role, columns=columns, mistakes=mistakes)
     return replace(role, columns=columns)
 
