@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -1045,6 +1046,20 @@ def test_a_key_with_a_relationship_in_place_of_its_column() -> None:
         'add UniqueConstraint("list_id", "notice_id") to Signature.__table_args__, unless the '
         "table has a unique index already."
     )
+
+
+def test_what_models_declare_is_listed_by_table() -> None:
+    """All faults of a model are together, whatever they are."""
+    with pytest.raises(ConfigurationError) as caught:
+        Schema(
+            subscribers=role_of(Bounced, email=Bounced.suppression_reason),
+            dispatches=role_of(
+                Notice, provider_message_id=Notice.postmark_id, subscriber_id=Notice.author_id
+            ),
+            subscriptions=role_of(Signature, subscriber_id=Signature.notice),
+        )
+    tables = [each.table for each in caught.value.faults if each.table]
+    assert [table for table, _ in groupby(tables[1:])] == ["bounced", "notices", "signatures"]
 
 
 def test_a_misspelled_keyword_of_an_attribute_without_a_column() -> None:

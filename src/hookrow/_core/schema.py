@@ -378,10 +378,11 @@ class Schema:
         if self.reasons is not None:
             object.__setattr__(self, "reasons", _plain(self.reasons))
         faults = [*self._faults()]
-        faults += self._faults_of_models(is_refused=bool(faults))
-        if faults:
-            faults += self._doubts_of_models()
-        _refuse(faults)
+        of_models = [*self._faults_of_models(is_refused=bool(faults))]
+        if faults or of_models:
+            of_models += self._doubts_of_models()
+        tables = [each.table for each in self.roles.values()]
+        _refuse([*faults, *sorted(of_models, key=lambda each: tables.index(each.table))])
 
     def _faults_of_models(self, *, is_refused: bool) -> Iterator[Fault]:
         """Yield the unsuitable columns that models declare.
