@@ -575,6 +575,43 @@ def test_a_column_that_nothing_resembles(empty_database_url: str) -> None:
     assert '"email": "...",' in error.correction
 
 
+def test_columns_that_are_meant_but_cannot_be_used(empty_database_url: str) -> None:
+    """The report names them, and lists the columns that only their names do not show to be ids."""
+    url = empty_database_url
+    timestamp = kind_of(url).types["timestamp"]
+    run(
+        url,
+        f"CREATE TABLE people (id integer PRIMARY KEY, email varchar(320), "
+        f"suppressed_at {timestamp})",
+        "CREATE TABLE sends (id integer PRIMARY KEY, postmark_id varchar(99), customer integer, "
+        f"delivered date, opened_at {timestamp}, muted {timestamp} DEFAULT '2026-01-01' NOT NULL)",
+    )
+    sends = Role("sends", {"provider_message_id": "postmark_id"})
+    error = mismatch(url, replace(ORDINARY, subscribers=Role("people"), dispatches=sends))
+    cannot = "cannot be used, because of its type, or because it is NOT NULL or generated."
+    assert [each.text for each in error.faults if each.table == "sends"][:3] == [
+        "The table 'sends' has no column 'subscriber_id'. Name the column with the id of the "
+        'subscriber: "subscriber_id": "...". It may be one of those that are not mapped: '
+        "'customer'.",
+        f"The table 'sends' has no column 'delivered_at'. 'delivered' {cannot} Name the column "
+        'with the time of a delivery: "delivered_at": "...". It may be one of those that are not '
+        "mapped: 'muted'.",
+        f"The table 'sends' has no column 'suppressed_at'. 'muted' {cannot} It is optional: with "
+        '"suppressed_at": None, suppressions are not recorded on dispatches.',
+    ]
+
+
+def test_emails_in_another_table_without_dispatches(empty_database_url: str) -> None:
+    url = empty_database_url
+    run(
+        url,
+        "CREATE TABLE people (id integer PRIMARY KEY, suppressed_at integer)",
+        "CREATE TABLE contacts (id integer PRIMARY KEY, person_id integer, email varchar(320))",
+    )
+    schema = replace(ORDINARY, dispatches=None)
+    assert "map a view of both, 'people_with_email'." in mismatch(url, schema).faults[0].text
+
+
 def test_emails_in_another_table(empty_database_url: str) -> None:
     """The report has the statements that create a view, which then works in place of the table."""
     url = empty_database_url

@@ -15,7 +15,7 @@ BARE: Mapping[str, str | None] = dict.fromkeys(
 
 def corrected(schema: Schema, name: str, *columns: str, key: str | None = None) -> Role:
     """Return the role with suggestions from columns, of which each suits."""
-    table = Table(schema.roles[name].table, columns, columns, lambda *_: True, key)
+    table = Table(schema.roles[name].table, columns, columns, lambda *_: True, lambda *_: True, key)
     return correct(schema, name, table, Notation.PYTHON)[0]
 
 

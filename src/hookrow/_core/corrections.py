@@ -89,15 +89,16 @@ Suits = Callable[[str, str], bool]
 class Table:
     """A table or a model, as far as it is needed to correct its role.
 
-    `columns` are all names that a mapping may use, and `candidates` those that may be suggested;
-    `key` is that of the primary key, if it has one. The `nouns` are the words for it and for its
-    columns in messages.
+    `columns` are all names that a mapping may use, and `candidates` those that may be suggested if
+    they suit; a user may also choose others that can hold the values. `key` is that of the primary
+    key, if it has one. The `nouns` are the words for it and for its columns in messages.
     """
 
     name: str
     columns: Collection[str]
     candidates: Collection[str]
     suits: Suits
+    can_hold: Suits
     key: str | None = None
     nouns: tuple[str, str] = ("table", "column")
 
@@ -284,22 +285,36 @@ def _hint(
     if field in suggested:
         near = suggested[field]
         hint += f" Did you mean {near!r}? Write {written(field, near)}."
+    unsuitable = "" if hint else _unsuitable(schema, name, field, unused, table)
     if field not in required(schema, name):
         without = written(field, None)
-        return f"{hint} It is optional: with {without}, {_effect(schema, name, field)}."
+        effect = _effect(schema, name, field)
+        return f"{hint}{unsuitable} It is optional: with {without}, {effect}."
     if hint:
         return hint
     part = table.nouns[1]
     meaning = _CONTENTS.get(field, "these times")
-    possible = [each for each in unused if table.suits(field, each)]
+    possible = [each for each in unused if table.can_hold(field, each)]
     if not possible:
-        return f" No other {part} can hold {meaning}: add one, or name a view that has one."
+        add = f"No other {part} can hold {meaning}: add one, or name a view that has one."
+        return f"{unsuitable} {add}"
     listed = ", ".join(map(repr, possible[:MOST_LISTED]))
     more = ", and others" if len(possible) > MOST_LISTED else ""
     return (
-        f" Name the {part} with {meaning}: {notation.entry(field, YOUR_NAME)}. It may be one of "
-        f"those that are not mapped: {listed}{more}."
+        f"{unsuitable} Name the {part} with {meaning}: {notation.entry(field, YOUR_NAME)}. It may "
+        f"be one of those that are not mapped: {listed}{more}."
     )
+
+
+def _unsuitable(schema: Schema, name: str, field: str, unused: Sequence[str], table: Table) -> str:
+    """Return a sentence about the column that is meant by its name, if it cannot be used."""
+    absent = {field: schema.columns(name)[field]}
+    unsuitable = replace(table, suits=lambda field, each: not table.can_hold(field, each))
+    found = _suggest(schema, name, unsuitable, absent, unused)
+    if field not in found:
+        return ""
+    reasons = "because of its type, or because it is NOT NULL or generated"
+    return f" {found[field]!r} cannot be used, {reasons}."
 
 
 def _effect(schema: Schema, name: str, field: str) -> str:
@@ -344,7 +359,10 @@ def _suggest(
 
 
 def find(schema: Schema, name: str, fields: Collection[str], table: Table) -> Mapping[str, str]:
-    """Return the columns of a table that probably stand for some of hookrow's names of a role."""
+    """Return the columns of a table that probably stand for some of hookrow's names of a role.
+
+    The schema may lack the role.
+    """
     return _suggest(schema, name, table, {each: each for each in fields}, [*table.candidates])
 
 
@@ -357,7 +375,8 @@ def _scores(
 ) -> Iterator[tuple[float, str, str]]:
     """Yield the columns that may be meant, with their similarity and hookrow's names."""
     for field, mapped in absent.items():
-        is_guess = field not in {TOUCH, *required(schema, name), *schema.roles[name].columns}
+        named = schema.roles[name].columns if name in schema.roles else ()
+        is_guess = field not in {TOUCH, *required(schema, name), *named}
         least = _HAS_WORD if is_guess else _SIMILAR
         words = {*_WORDS.get(field, ()), *_words_of_table(schema, _REFERRED.get(field))}
         for column in unused:

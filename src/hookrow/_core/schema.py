@@ -775,7 +775,11 @@ def _fault_of_model(schema: Schema, name: str, role: ModelRole, missing: Sequenc
         attribute: role.model.declared[column]
         for column, attribute in role.model.attributes.items()
     }
-    table = Table(model, others, others, lambda field, each: may_be(field, declared[each]))
+
+    def suits(field: str, attribute: str) -> bool:
+        return may_be(field, declared[attribute])
+
+    table = Table(model, others, others, suits, suits)
     found = find(schema, name, missing, table)
     line = ", ".join(f"{each}={model}.{found.get(each, UNKNOWN_ATTRIBUTE)}" for each in missing)
     rest = "attribute is" if len(others) == 1 else "attributes are"

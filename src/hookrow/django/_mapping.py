@@ -8,9 +8,10 @@ models declare; `stores.sql._keys` asks a database.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from django.apps import apps
@@ -61,6 +62,7 @@ from hookrow.django._columns import (
 from hookrow.django._vendors import vendor_of
 from hookrow.errors import SchemaMismatch
 from hookrow.stores.sql._column_rules import (
+    can_hold,
     faults_of_columns,
     suits,
 )
@@ -244,20 +246,22 @@ def _described(
         if field not in used and field.column is not None
     }
 
-    def suits_field(own_name: str, name: str) -> bool:
+    def obeys(rule: Callable[[str, Column], bool], own_name: str, name: str) -> bool:
         try:
             described = column(candidates[name], connection)
         except NeedsORM:
             return False
         if own_name in TIMES:
-            return described.kind == "datetime" or is_flag(own_name, described)
-        return suits(own_name, described)
+            is_time = described.kind == "datetime" or is_flag(own_name, described)
+            return is_time and rule(own_name, described)
+        return rule(own_name, described)
 
     return Table(
         model._meta.label,
         {*fields, *paths, *implied},
         [*candidates],
-        suits_field,
+        partial(obeys, suits),
+        partial(obeys, can_hold),
         nouns=("model", "field"),
     )
 

@@ -93,19 +93,29 @@ def faults_of_columns(schema: Schema, tables: Mapping[str, Columns]) -> Iterator
 
 
 def suits(name: str, column: Column) -> bool:
-    """Return whether a column may be suggested for one of hookrow's names, given what is known."""
+    """Return whether a column may be suggested for one of hookrow's names, given what is known.
+
+    An integer or a text may hold anything, so only one that is named as an id is suggested as one.
+    """
+    is_named = not name.endswith("_id") or not OF_IDS.isdisjoint(words_of(column.name))
+    return is_named and can_hold(name, column)
+
+
+def can_hold(name: str, column: Column) -> bool:
+    """Return whether a column may hold the values for one of hookrow's names, as far as known."""
     if not may_be(name, column):
-        return False
-    if name.endswith("_id") and OF_IDS.isdisjoint(words_of(column.name)):
         return False
     if name in TIMES:
         is_time = column.kind in _MAY_BE_TIMES or (column.kind == "text" and not column.type)
         return is_time or is_flag(name, column)
     if name in {"email", "suppression_reason", "bounce_type"}:
         return column.kind in _KINDS_OF_TEXTS
-    return name != "provider_message_id" or column.kind in {"uuid", *_KINDS_OF_TEXTS}
+    if name == "provider_message_id":
+        return column.kind in {"uuid", *_KINDS_OF_TEXTS}
+    return column.kind not in _KINDS_OF_NO_KEY
 
 
+_KINDS_OF_NO_KEY = {"boolean", "date", "time", *KINDS_OF_TIMES}
 _MAY_BE_TIMES = {*KINDS_OF_TIMES, ""}
 _KINDS_OF_TEXTS = ("text", "")
 

@@ -57,4 +57,7 @@ def propose_view(catalogue: Catalogue, schema: Schema, columns: Columns) -> Join
 
 
 def _described(name: str, columns: Columns) -> Table:
-    return Table(name, columns, columns, lambda field, column: suits(field, columns[column]))
+    def suits_column(field: str, column: str) -> bool:
+        return suits(field, columns[column])
+
+    return Table(name, columns, columns, suits_column, suits_column)

@@ -47,6 +47,7 @@ from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 from hookrow.stores.sql._catalogues import catalogue_of
 from hookrow.stores.sql._catalogues.base import Catalogue, Relation
 from hookrow.stores.sql._column_rules import (
+    can_hold,
     faults_of_columns,
     faults_of_log,
     suits,
@@ -502,6 +503,7 @@ def _examine_role(catalogue: Catalogue, schema: Schema, name: str) -> _FoundRole
         columns,
         sorted(columns, key=lambda name: columns[name].kind == "boolean"),  # rather a time
         lambda field, column: suits(field, columns[column]),
+        lambda field, column: can_hold(field, columns[column]),
         key[0] if len(key) == 1 else None,
     )
     corrected, missing = correct(schema, name, table, schema.notation)
