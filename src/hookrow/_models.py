@@ -216,11 +216,20 @@ def _refuse_class(cls: type, mistake: str, instead: type[Any] | None = None) -> 
 
 def _refuse_abstract(cls: type, is_mapped: Callable[[Any], bool]) -> NoReturn:
     """Refuse an abstract class, with the names of those to map instead."""
-    found = [each for each in _below(cls) if is_mapped(each)]
+    found = [each for each in _below(cls) if is_mapped(each) and _is_suitable(each)]
     names = [each.__name__ for each in found]
     example = f", such as {listed(names, 'or')}" if names else ""
     mistake = f"is abstract: map a class that inherits from it{example}"
     _refuse_class(cls, mistake, found[0] if len(found) == 1 else None)
+
+
+def _is_suitable(cls: type) -> bool:
+    """Return whether a class can be mapped, so that the next error does not refuse it."""
+    try:
+        read_model(cls)
+    except UnsuitableClass:
+        return False
+    return True
 
 
 def _below(cls: type) -> Iterator[type]:

@@ -19,7 +19,7 @@ class Person(models.Model):
 
 class Send(models.Model):
     postmark_id = models.CharField(max_length=64)
-    person = models.ForeignKey(Person, models.CASCADE)
+    person = models.ForeignKey(Person, models.CASCADE, db_column="recipient")
     delivered_at = models.DateTimeField(null=True)
     opened_at = models.DateTimeField(null=True)
 """

@@ -590,14 +590,37 @@ def test_columns_that_are_meant_but_cannot_be_used(empty_database_url: str) -> N
     error = mismatch(url, replace(ORDINARY, subscribers=Role("people"), dispatches=sends))
     cannot = "cannot be used, because of its type, or because it is NOT NULL or generated."
     assert [each.text for each in error.faults if each.table == "sends"][:3] == [
-        "The table 'sends' has no column 'subscriber_id'. Name the column with the id of the "
-        'subscriber: "subscriber_id": "...". It may be one of those that are not mapped: '
-        "'customer'.",
-        f"The table 'sends' has no column 'delivered_at'. 'delivered' {cannot} Name the column "
-        'with the time of a delivery: "delivered_at": "...". It may be one of those that are not '
-        "mapped: 'muted'.",
-        f"The table 'sends' has no column 'suppressed_at'. 'muted' {cannot} It is optional: with "
-        '"suppressed_at": None, suppressions are not recorded on dispatches.',
+        (
+            "The table 'sends' has no column 'subscriber_id'. Name the column with the id of the "
+            'subscriber: "subscriber_id": "...". It may be one of those that are not mapped: '
+            "'customer'."
+        ),
+        (
+            f"The table 'sends' has no column 'delivered_at'. 'delivered' {cannot} Name the column "
+            'with the time of a delivery: "delivered_at": "...". It may be one of those that are '
+            "not mapped: 'muted'."
+        ),
+        (
+            f"The table 'sends' has no column 'suppressed_at'. 'muted' {cannot} It is optional: "
+            'with "suppressed_at": None, suppressions are not recorded on dispatches.'
+        ),
+    ]
+
+
+def test_a_reason_that_is_not_null_is_meant(empty_database_url: str) -> None:
+    """It may have a value for no reason, as the fault of the column says in the same report."""
+    url = empty_database_url
+    timestamp = kind_of(url).types["timestamp"]
+    run(
+        url,
+        f"CREATE TABLE people (id integer PRIMARY KEY, email varchar(320), "
+        f"suppressed_at {timestamp}, reason varchar(99) NOT NULL)",
+    )
+    error = mismatch(url, replace(ORDINARY, dispatches=None))
+    assert [re.split(r"[?:] ", each.text)[0] for each in error.faults] == [
+        "The table 'people' has no column 'suppression_reason'. Did you mean 'reason'",
+        "The table 'people' has no column 'suppression_changed_at'. It is optional",
+        "The column 'reason' of 'people' is NOT NULL, but a reactivation sets it to null",
     ]
 
 

@@ -699,6 +699,24 @@ def test_the_attributes_of_an_abstract_class() -> None:
     ]
 
 
+def test_an_abstract_class_names_no_class_that_cannot_be_mapped_either() -> None:
+    class Paying(Base):
+        __abstract__ = True
+
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    class Donor(Paying):
+        __tablename__ = "donors"
+
+    class Patron(Donor):
+        __tablename__ = "patrons"
+
+        donor_id: Mapped[int] = mapped_column(ForeignKey("donors.id"), primary_key=True)
+
+    with pytest.raises(ConfigurationError, match=r"inherits from it, such as Donor\.\n"):
+        Schema(subscribers=role_of(Paying), dispatches=None, subscriptions=None)
+
+
 class Wrapped(TypeDecorator[str]):
     """A type of the host, whose values are shorter than those that it gets."""
 

@@ -258,13 +258,16 @@ def _is_refused(column: ColumnFacts, text: str) -> bool:
 
 
 def may_be(name: str, column: ColumnFacts) -> bool:
-    """Return whether nothing that is known excludes a column for one of hookrow's names."""
+    """Return whether nothing that is known excludes a column for one of hookrow's names.
+
+    A reason that is NOT NULL is not excluded: `empty` may be the value for no reason.
+    """
     if name in {*WRITTEN, TOUCH} and column.generated:
         return False
     if is_flag(name, column):
         return True
     is_excluded = name in TIMES and is_unexpected(column, datetime)
-    return not is_excluded and (column.nullable or name not in NULLED)
+    return not is_excluded and (column.nullable or name != "suppressed_at")
 
 
 def is_unexpected(column: ColumnFacts, cls: type[object]) -> bool:

@@ -21,12 +21,14 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import (
     BooleanField,
     CharField,
+    DateField,
     DateTimeField,
     DecimalField,
     Field,
     ForeignKey,
     IntegerField,
     TextField,
+    TimeField,
     UUIDField,
 )
 from django.utils.timezone import get_default_timezone, is_naive, make_aware, make_naive
@@ -222,13 +224,15 @@ def _check_range(field: AnyField, value: object, connection: BaseDatabaseWrapper
 _KIND_OF_FIELD: Mapping[type[AnyField], str] = {
     BooleanField: "boolean",
     DateTimeField: "datetime",
+    DateField: "date",
+    TimeField: "time",
     DecimalField: "number",
     IntegerField: "number",
     CharField: "text",
     TextField: "text",
     UUIDField: "uuid",
 }
-"""The kind of a column, by the class of its field."""
+"""The kind of a column, by the first class that is that of its field or a base."""
 
 
 def _is_plain(field: AnyField) -> bool:

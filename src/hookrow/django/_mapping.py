@@ -260,7 +260,9 @@ def _described(
         model._meta.label,
         {*fields, *paths, *implied},
         [*candidates],
-        partial(obeys, suits),
+        lambda own_name, name: obeys(
+            can_hold if candidates[name].is_relation else suits, own_name, name
+        ),
         partial(obeys, can_hold),
         nouns=("model", "field"),
     )
