@@ -19,7 +19,6 @@ from hookrow._core.notification import FoundDispatch, FoundSubscriber, Key, Look
 from hookrow._core.result import Result
 from hookrow._core.rules import fold, is_email, is_message_id
 from hookrow._core.spellings import (
-    BRACKETS,
     SPELLINGS_OF_MESSAGE_IDS,
     Difference,
     difference,
@@ -96,11 +95,12 @@ class _Search:
 
         `in_body` are other forms of the id in the body of the event, such as a header.
         """
-        ids = {message_id, *variants_of_message_id(message_id), *in_body}
+        ids = {message_id, *variants_of_message_id(message_id)}
         ids |= self._containing(
-            *("dispatches", "provider_message_id", [BRACKETS.plain(message_id)]),
+            *("dispatches", "provider_message_id", ids),
             lambda stored: difference(stored, message_id, SPELLINGS_OF_MESSAGE_IDS),
         )
+        ids |= {*in_body}
         shown, found = self._find(LookupKeys(ids, tenants={self._own.tenant}))
         if self._of_tenant(shown.dispatches.get(message_id, ()), shown):
             return

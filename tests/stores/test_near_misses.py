@@ -53,6 +53,7 @@ STORED = {
         f"<{POSTMARK}@mtasv.net>": "with a domain",
         f"{POSTMARK}.5": "with a suffix",
         f" <{POSTMARK}>": "with spaces or invisible characters and with angle brackets",
+        f"<{POSTMARK.replace('-', '').upper()}@mtasv.net>": "with a domain and without hyphens",
     },
     "sendgrid": {
         "14c5d75ce93Xk3dV0pTQzW.recvd-6b9f-abcde-1-6740.0": "with a suffix",
@@ -82,7 +83,11 @@ EMAILS = {
     },
     "zoe\u0308@example.com": {"zoë@example.com": "with composed letters"},
     "ZOË@example.com": {"Zoë@Example.com": "in small letters"},
-    "ada@xn--bcher-kva.example": {"ada@bücher.example": "with an international domain"},
+    "ada@xn--bcher-kva.example": {
+        "ada@bücher.example": "with an international domain",
+        "ada@BÜCHER.example": "with an international domain",
+    },
+    "i\u0307@example.com": {"İ@example.com": "in capitals"},
     "ada@bücher.example": {
         "ada@xn--bcher-kva.example": "with a domain in the form xn--",
         '"Ada" <ada@xn--bcher-kva.example>': f"{DISPLAY_NAME} and with a domain in the form xn--",

@@ -100,7 +100,7 @@ def test_variants_of_emails() -> None:
     found = {*variants_of_email("zoë@bücher.de")}
     assert {"ZOË@BÜCHER.DE", "zoe\u0308@bu\u0308cher.de", "zoë@xn--bcher-kva.de"} <= found
     assert {"<zoë@bücher.de>", " zoë@bücher.de"} <= found
-    assert "a@bücher.de" in variants_of_email("a@xn--bcher-kva.de")
+    assert {"a@bücher.de", "A@BÜCHER.DE"} <= {*variants_of_email("a@xn--bcher-kva.de")}
 
 
 def test_the_usual_spelling_of_an_email() -> None:

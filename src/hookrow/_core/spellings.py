@@ -200,8 +200,14 @@ def variants_of_email(email: str) -> Collection[str]:
     return {each for each in variants if is_email(each)} - {email}
 
 
-def _variants(text: str, spellings: Iterable[Spelling]) -> set[str]:
-    return {variant for each in spellings for variant in each.variants(text)}
+def _variants(text: str, spellings: Sequence[Spelling]) -> set[str]:
+    """Return the spellings that differ from a text in one or two ways."""
+    found = {text}
+    for _ in range(2):
+        found |= {
+            variant for given in found for each in spellings for variant in each.variants(given)
+        }
+    return found
 
 
 class Difference(NamedTuple):
