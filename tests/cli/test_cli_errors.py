@@ -20,6 +20,8 @@ AWAY = "--database-url postgresql://ada:hunter2@127.1.1.1:1/mail"  # where no se
 MISTAKES = {
     "HOOKROW_KEEP=soon serve": "Invalid value for '--keep' (env var: 'HOOKROW_KEEP'): 'soon' is",
     "log --json show 1": "Put the options after 'show'",
+    "db upgrade --app shop.mail:receiver": "Put --app before the command: hookrow --app ... db upg",
+    "log show 1 --config x": "Put --config before the command: hookrow --config ... log show",
     "log forget example.com": "'example.com' is not an email address.",
     "replay --dry-run": "by ID, --type, --recipient, --message-id, --entry, --outcome, --since, "
     "--parked or --expired.",

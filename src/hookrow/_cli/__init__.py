@@ -62,6 +62,12 @@ class Commands(click.Group):
         """Run the command. Its exit status is `INTERRUPTED` after Ctrl-C."""
         try:
             return super().invoke(context)
+        except click.NoSuchOption as error:
+            if error.ctx is None or not any(error.option_name in each.opts for each in self.params):
+                raise
+            command = error.ctx.command_path.removeprefix(context.command_path).strip()
+            text = f"Put {error.option_name} before the command: hookrow {error.option_name} ... "
+            raise click.UsageError(f"{text}{command}", error.ctx) from error
         except KeyboardInterrupt as error:
             click.echo("\n".join(["\nAborted!", *getattr(error, "__notes__", ())]), err=True)
             context.exit(INTERRUPTED)
