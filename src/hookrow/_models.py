@@ -42,8 +42,9 @@ def listed(names: Sequence[str], word: str = "and") -> str:
 class DeclaredColumn:
     """What a model declares about a column for every database.
 
-    `kind` is text, integer, boolean, date, time or datetime, or empty for any other type, of which
-    only the database knows what it holds. `length` is that of a text, in characters.
+    `kind` is text, integer, boolean, date, time, datetime or enum, or empty for any other type, of
+    which only the database knows what it holds. `length` is that of a text, in characters, and
+    `labels` are the values of an enum.
     """
 
     name: str
@@ -414,7 +415,7 @@ _KINDS_OF_TYPES = (
     ("Date", "date"),
     ("Time", "time"),
     ("DateTime", "datetime"),
-    ("Enum", ""),
+    ("Enum", "enum"),
     ("String", "text"),
 )
 """The kinds of the types of SQLAlchemy, by the first one that is the class or a base of it."""
@@ -442,13 +443,16 @@ def _declared(column: Any) -> DeclaredColumn:  # noqa: ANN401 - a Column
     if (is_generic or is_usual) and not _has_variants(type_):
         bases = {name: getattr(types, name) for name, _ in _KINDS_OF_TYPES}
         kind = next((kind for name, kind in _KINDS_OF_TYPES if isinstance(type_, bases[name])), "")
+    # Some databases have no enums, where the text of the type is that of a VARCHAR.
+    name = "ENUM" if kind == "enum" else str(type_)
     return DeclaredColumn(
         str.__str__(column.name),
-        str(type_) if kind else "",
+        name if kind else "",
         kind,
         nullable=column.nullable,
         generated=column.computed is not None,
         length=type_.length if kind == "text" else None,
+        labels=type_.enums if kind == "enum" else (),
     )
 
 

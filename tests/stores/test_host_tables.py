@@ -12,7 +12,22 @@ from contract import ADA, NOON, arrival, fill, insistent, opens, statuses
 from homes import COLUMNS, OURS, Home
 from host_tables import HOST, ON_MARIADB, WITH_PARTIAL_INDEXES, drop_key, make, people
 from locations import empty_engine, own_engine
-from sqlalchemy import Engine, MetaData, insert, make_url, select, text
+from sqlalchemy import UUID as UUID_TYPE
+from sqlalchemy import (
+    Column,
+    DateTime,
+    Engine,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Uuid,
+    insert,
+    make_url,
+    select,
+    text,
+)
+from sqlalchemy.types import TypeEngine
 
 from copying import replace
 from databases import ALL, KINDS, kind_of
@@ -298,6 +313,33 @@ def test_only_people(engine: Engine) -> None:
         assert triggers_of(store.recorded) == ["SubscriptionChange"]
         with store.reading() as reading:
             assert reading.find(LookupKeys({"m-1"})).dispatches == {}
+
+
+@pytest.mark.parametrize("type_", [Uuid(), UUID_TYPE()])
+def test_a_uuid_in_where(engine: Engine, type_: TypeEngine[UUID]) -> None:
+    """It is written in the same way on every database, also where a text has only its digits."""
+    shop, other = UUID(int=10), UUID(int=11)
+    metadata = MetaData()
+    people = Table(
+        "people",
+        metadata,
+        Column("id", Integer, primary_key=True),
+        Column("email", String(99)),
+        Column("suppressed_at", DateTime),
+        Column("shop", type_),
+    )
+    metadata.create_all(engine)
+    with engine.begin() as connection:
+        rows = [{"id": n, "email": ADA, "shop": each} for n, each in enumerate((other, shop))]
+        connection.execute(insert(people), rows)
+    bare = {"suppression_reason": None, "suppression_changed_at": None}
+    role = Role("people", bare, where={"shop": str(shop).upper()})
+    schema = Schema(subscribers=role, dispatches=None, subscriptions=None, log=None)
+    store = SQLStore(engine, schema, verify=True)
+    assert statuses(record(store, [arrival(Suppressed(ADA, None, NOON, "HardBounce"))])) == [200]
+    with engine.connect() as connection:
+        suppressed = select(people.c.id).where(people.c.suppressed_at.is_not(None))
+        assert connection.scalars(suppressed).all() == [1]
 
 
 def test_sent_at(engine: Engine) -> None:

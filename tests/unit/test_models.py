@@ -724,6 +724,27 @@ class Wrapped(TypeDecorator[str]):
     cache_ok = True
 
 
+def test_a_value_that_an_enum_does_not_have() -> None:
+    """SQLAlchemy refuses it on every database, and not only those that have enums."""
+    model: Any = type("Guest", (), {})
+    columns: list[Column[Any]] = [
+        Column("id", Integer, primary_key=True),
+        Column("email", String),
+        Column("suppressed_at", DateTime),
+        Column("state", Enum("live", "dead")),
+    ]
+    registry().map_imperatively(model, Table("guests", MetaData(), *columns))
+    roles: dict[str, Any] = {"dispatches": None, "subscriptions": None}
+    Schema(subscribers=Role.of(model, where={model.state: "live"}), **roles)
+    with pytest.raises(ConfigurationError) as caught:
+        Schema(subscribers=Role.of(model, where={model.state: "alive"}), **roles)
+    assert str(caught.value) == (
+        "The column 'state' of 'guests' is of the type ENUM, which never equals 'alive': correct "
+        "`where`. Did you mean 'live'? To change the column, change Guest.state, and run your "
+        "migrations."
+    )
+
+
 def faults_of(*columns: Any, reasons: Any = None, **options: Any) -> list[str]:  # noqa: ANN401 - of any type
     """Return the faults of a model with columns in place of its usual ones."""
     usual: list[Column[Any]] = [
@@ -797,6 +818,13 @@ BE_A_TIME = "write DateTime() for"
             "write String(17) for",
         ),
         (
+            Column("suppression_reason", Enum("HardBounce", "SpamComplaint")),
+            (
+                "of the type ENUM: set `reasons`, with one of its values for each of the "
+                "provider's reasons and for all others ('*')."
+            ),
+        ),
+        (
             Column("suppression_changed_at", Date),
             "of the type DATE, which cannot hold a date-time: name a column that can.",
             BE_A_TIME,
@@ -836,6 +864,12 @@ def test_an_unsuitable_column_for_an_option() -> None:
     assert "cannot hold the reasons 'HardBounce'" in number
     assert faults_of(Column("suppression_reason", Integer), reasons={"*": 1}) == []
     assert faults_of(Column("suppression_reason", String(1)), reasons={"*": "x"}) == []
+    bounced = Enum("bounced", "other")
+    known = {"HardBounce": "bounced", "*": "other"}
+    assert faults_of(Column("suppression_reason", bounced), reasons=known) == []
+    [misspelled] = faults_of(Column("suppression_reason", bounced), reasons=known | {"*": "othr"})
+    assert "type ENUM, which cannot hold the reason 'othr'" in misspelled
+    assert "Did you mean 'other'?" in misspelled
     assert faults_of(Column("suppression_reason", Text, nullable=False), empty="") == []
 
 
@@ -850,7 +884,7 @@ def test_an_unsuitable_column_for_an_option() -> None:
         Column("suppressed_at", Date().with_variant(DateTime, "postgresql")),
         Column("suppression_reason", Wrapped),
         Column("suppression_reason", CITEXT),
-        Column("suppression_reason", Enum("a", "b")),
+        Column("suppression_reason", Enum("a", "b").with_variant(Text(), "sqlite")),
         Column("suppression_reason", String(2).with_variant(Text, "sqlite")),
         Column("unused", String(2), nullable=False),
     ],

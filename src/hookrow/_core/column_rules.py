@@ -18,6 +18,7 @@ from hookrow._core.optional import LONGEST_BOUNCE_TYPE
 from hookrow._core.schema import (
     MAY_BE_FLAGS,
     NULLED,
+    OTHERWISE,
     TIMES,
     TOUCH,
     WRITTEN,
@@ -119,6 +120,8 @@ def faults_of_declarations(schema: Schema, tables: Mapping[str, ColumnsOfTable])
         for fault in _faults_of_declaration(schema, name, field, declared)
     )
     yield from found
+    for fault in _faults_of_labels(schema, tables):
+        yield replace(fault, remedy=change_model(schema, fault))
 
 
 def allow_null(model: Model) -> str:
@@ -221,6 +224,8 @@ def _faults_of_type(
         values = [each for each in schema.known_values.values() if isinstance(each, str)]
         distinct = [*dict.fromkeys(values)]
         refused = [each for each in distinct if _is_refused(column, each)]
+        if column.kind == "enum":
+            refused = [each for each in distinct if each not in column.labels]
         text = reason_mistake(role.table, column, schema, refused) if refused else ""
     elif field == "bounce_type" and is_unexpected(column, str):
         text = unsuitable_use(schema, name, field, declared)
@@ -230,6 +235,19 @@ def _faults_of_type(
         text = unsuitable_use(schema, name, field, declared)
     if text:
         yield Fault(text, role.table, column.name)
+
+
+def _faults_of_labels(schema: Schema, tables: Mapping[str, ColumnsOfTable]) -> Iterator[Fault]:
+    """Yield the values in `where` that an enum does not have."""
+    for name, declared in tables.items():
+        role = schema.roles[name]
+        for column_name, value in role.where.items():
+            column = declared.get(column_name)
+            if column is None or column.kind != "enum" or not isinstance(value, str):
+                continue
+            if value not in column.labels:
+                text = never_equals(role.table, column, value, schema.form)
+                yield Fault(text, role.table, column.name)
 
 
 def fault_of_message_ids(
@@ -281,8 +299,15 @@ def faults_of_use(schema: Schema, name: str, field: str, column: ColumnFacts) ->
         yield fault_of(schema.roles[name].table, column, _NEVER_WRITTEN)
     if is_flag(field, column):
         yield from _faults_of_flag(schema, name, field, column)
+    is_enum = field == "suppression_reason" and column.kind == "enum"
+    if is_enum and OTHERWISE not in (schema.reasons or {}):
+        yield fault_of(schema.roles[name].table, column, _NO_REASONS)
 
 
+_NO_REASONS = (
+    "of the type {type_name}: set `reasons`, with one of its values for each of the provider's "
+    "reasons and for all others ('*')."
+)
 _OF_ITS_TYPE = "of the type {type_name}"
 _NEVER_WRITTEN = "generated, and cannot be written: name another."
 
@@ -427,6 +452,13 @@ def reason_mistake(
 def unsuitable(table: str, column: ColumnFacts, name: str) -> str:
     """Return the sentence for a column whose type does not suit its use, by hookrow's name."""
     return f"{of_type(table, column)}{_DEMANDS[name]}"
+
+
+def never_equals(table: str, column: ColumnFacts, value: Scalar, notation: Notation) -> str:
+    """Return the sentence for a value of `where`."""
+    near = nearest(str(value), column.labels)
+    written = repr(value) if isinstance(value, str) else notation.value_of(value)
+    return f"{of_type(table, column)}, which never equals {written}: correct `where`.{near}"
 
 
 def too_short(table: str, column: ColumnFacts, longest: int) -> str:

@@ -9,11 +9,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from hookrow._core.column_rules import KINDS_OF_TIMES, fault_of, faults_of_use, is_flag, may_be
+from hookrow._core.column_rules import (
+    KINDS_OF_TIMES,
+    fault_of,
+    faults_of_use,
+    is_flag,
+    may_be,
+    never_equals,
+)
 from hookrow._core.corrections import OF_IDS, words_of
 from hookrow._core.keys import changed_keys
 from hookrow._core.schema import (
-    OTHERWISE,
     TIMES,
     WRITTEN,
     Scalar,
@@ -22,7 +28,7 @@ from hookrow._core.schema import (
 from hookrow._fault import Fault
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._log_rows import LOG_COLUMNS
-from hookrow.stores.sql._needs import Columns, never_equals
+from hookrow.stores.sql._needs import Columns
 
 
 class _Rule(NamedTuple):
@@ -33,7 +39,6 @@ class _Rule(NamedTuple):
     text: str
 
 
-_REASON = {"suppression_reason"}
 _TYPE = "of the type {type_name}"
 
 _RULES = (
@@ -53,12 +58,6 @@ _RULES = (
         {"id", "subscriber_id", "list_id", "message_id"},
         lambda column, _: column.type == "citext",
         f"{_TYPE}; keys are case-sensitive: use TEXT.",
-    ),
-    _Rule(
-        _REASON,
-        lambda column, schema: column.kind == "enum" and OTHERWISE not in (schema.reasons or {}),
-        f"{_TYPE}: set `reasons`, with one of its values for each of the provider's reasons and "
-        "for all others ('*').",
     ),
 )
 _FINDS_NO_ROWS = (

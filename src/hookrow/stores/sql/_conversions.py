@@ -63,7 +63,7 @@ class Conversions:
         self._readers = _readers_of_keys(columns)
         lists = "messages" if "messages" in columns else "dispatches"
         are_uuids = any(each.holds_uuids or each.kind == "binary" for each in tenants.values())
-        self.tenant: Callable[[str], str] | None = tenant_digits if are_uuids else None
+        self.tenant: Callable[[str], str] | None = digits_of_guid if are_uuids else None
         """The conversion of the text of a tenant; None if the texts are compared as they are."""
         self.found: Converters = _present(
             {
@@ -189,7 +189,7 @@ def guid(stored: str) -> str:
         return stored
 
 
-def tenant_digits(text: str) -> str:
+def digits_of_guid(text: str) -> str:
     """Return a GUID as its digits, which a column of bytes or of 32 characters stores.
 
     Another text is returned unchanged, so that different tenants stay different.

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from hookrow._core.column_rules import (
     MOST_NAMED,
     Obstacle,
+    never_equals,
     of_type,
     reason_mistake,
     reason_values,
@@ -30,15 +31,14 @@ from hookrow._core.log_entry import (
     LONGEST_TRACE_ID,
     UNNUMBERED,
 )
-from hookrow._core.notation import Notation
 from hookrow._core.notification import Key, Source, Suppressible
 from hookrow._core.optional import LONGEST_BOUNCE_TYPE
 from hookrow._core.result import Result
 from hookrow._core.rules import LONGEST_EMAIL, LONGEST_MESSAGE_ID
-from hookrow._core.schema import MAY_BE_FLAGS, TIMES, Scalar, Schema, nearest
+from hookrow._core.schema import MAY_BE_FLAGS, TIMES, Scalar, Schema
 from hookrow._fault import Fault
 from hookrow.stores.sql._columns import Column
-from hookrow.stores.sql._conversions import guid, tenant_digits
+from hookrow.stores.sql._conversions import digits_of_guid, guid
 from hookrow.stores.sql._log_rows import LOG_COLUMNS
 
 Columns: TypeAlias = Mapping[str, Column]
@@ -134,7 +134,7 @@ def tenant_needs(table: str, column: Column, tenants: Mapping[str, Key]) -> Iter
     for name, tenant in tenants.items():
         text = str(tenant)
         if column.holds_uuids:  # the form in which the database returns them
-            text = tenant_digits(text) if column.kind == "text" else guid(text)
+            text = digits_of_guid(text) if column.kind == "text" else guid(text)
         names[text] = name
 
     def describe(values: Sequence[Any], _: Obstacle | None) -> str:
@@ -171,13 +171,6 @@ def _reasons(table: str, column: Column, empty: str | None, schema: Schema) -> N
             unwritable.append(value)
     describe = partial(reason_mistake, table, column, schema)
     return Need(table, column, Use.REASON, stored, describe, unwritable)
-
-
-def never_equals(table: str, column: Column, value: Scalar, notation: Notation) -> str:
-    """Return the sentence for a value of `where`."""
-    near = nearest(str(value), column.labels)
-    written = repr(value) if isinstance(value, str) else notation.value_of(value)
-    return f"{of_type(table, column)}, which never equals {written}: correct `where`.{near}"
 
 
 def cannot_compare(table: str, column: Column, other_table: str, key: Column) -> Fault:

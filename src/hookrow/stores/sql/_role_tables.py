@@ -13,7 +13,7 @@ from typing import Any
 from hookrow._core.notification import EventTime, Key, Suppressible
 from hookrow._core.schema import MAY_BE_FLAGS, TOUCH, WRITTEN, Fold, Scalar, Schema
 from hookrow.stores.sql._columns import Column
-from hookrow.stores.sql._conversions import Conversions, tenant_digits
+from hookrow.stores.sql._conversions import Conversions, digits_of_guid, uuid_of_digits
 from hookrow.stores.sql._dialects.base import Dialect
 
 ALIASES = {"subscribers": "s", "dispatches": "d", "subscriptions": "b", "messages": "m"}
@@ -277,7 +277,7 @@ class RoleTables:
         column = self.tenants[role]
         is_digits = column.holds_uuids or column.kind == "binary"
         if is_digits:
-            return tenant_digits(str(tenant))
+            return digits_of_guid(str(tenant))
         return tenant if isinstance(tenant, int) else str(tenant)
 
     def tenant_text(self, tenant: Key) -> str:
@@ -347,5 +347,13 @@ class RoleTables:
 
 
 def _selected(column: Column, value: Scalar) -> Scalar:
-    """Return the value of a condition: False also means null, unless the column is boolean."""
-    return None if value is False and column.kind != "boolean" else value
+    """Return the value of a condition as the column stores it.
+
+    False also means null, unless the column is boolean. A UUID has only digits in a column of text
+    that SQLAlchemy or Django created for UUIDs.
+    """
+    if value is False and column.kind != "boolean":
+        return None
+    if isinstance(value, str) and column.read_key is uuid_of_digits:
+        return digits_of_guid(value)
+    return value

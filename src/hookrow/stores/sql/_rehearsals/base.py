@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from hookrow._core.column_rules import Obstacle, unsuitable
+from hookrow._core.column_rules import Obstacle, never_equals, unsuitable
 from hookrow._fault import Fault
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._connections import Connection
@@ -20,7 +20,6 @@ from hookrow.stores.sql._needs import (
     Columns,
     Need,
     cannot_compare,
-    never_equals,
 )
 from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 

@@ -16,7 +16,7 @@ from hookrow.stores._errors import Rejected, SchemaChanged
 from hookrow.stores.sql._catalogues.mariadb import MariaDBCatalogue
 from hookrow.stores.sql._columns import Column
 from hookrow.stores.sql._connections import Connection
-from hookrow.stores.sql._conversions import tenant_digits
+from hookrow.stores.sql._conversions import digits_of_guid
 from hookrow.stores.sql._dialects.base import Dialect
 from hookrow.stores.sql._needs import Columns, Need, Use
 from hookrow.stores.sql._rehearsals.base import (
@@ -176,7 +176,7 @@ def _is_spelled(column: Column, use: Use, text: str) -> bool:
         case "uuid":
             return _is_uuid(text)
         case "binary" if use is Use.TENANT:
-            return _HEX_DIGITS.fullmatch(tenant_digits(text)) is not None
+            return _HEX_DIGITS.fullmatch(digits_of_guid(text)) is not None
         case _:
             return True
 
