@@ -189,6 +189,8 @@ def read_model(given: Any) -> Model:  # noqa: ANN401 - anything, which is reject
     if "__tablename__" in vars(given):
         _refuse_class(given, "is not mapped yet: with DeferredReflection, call prepare() first")
     if _is_sqlmodel(given):
+        if any(_mapper(each) is not None for each in _below(given)):
+            _refuse_abstract(given, lambda each: _mapper(each) is not None, "has no table")
         _refuse_class(given, f"has no table: write class {given.__name__}(SQLModel, table=True)")
     return reject(_ARGUMENT, "the class of a model, which has a table", given, _OF_PERSON)
 
@@ -215,12 +217,14 @@ def _refuse_class(cls: type, mistake: str, instead: type[Any] | None = None) -> 
     raise UnsuitableClass(f"Role.of({cls.__name__}): the class {mistake}.", instead)
 
 
-def _refuse_abstract(cls: type, is_mapped: Callable[[Any], bool]) -> NoReturn:
-    """Refuse an abstract class, with the names of those to map instead."""
+def _refuse_abstract(
+    cls: type, is_mapped: Callable[[Any], bool], lacks: str = "is abstract"
+) -> NoReturn:
+    """Refuse a class that others inherit from, with the names of those to map instead."""
     found = [each for each in _below(cls) if is_mapped(each) and _is_suitable(each)]
     names = [each.__name__ for each in found]
     example = f", such as {listed(names, 'or')}" if names else ""
-    mistake = f"is abstract: map a class that inherits from it{example}"
+    mistake = f"{lacks}: map a class that inherits from it{example}"
     _refuse_class(cls, mistake, found[0] if len(found) == 1 else None)
 
 

@@ -74,7 +74,7 @@ WITH_LOG = 'write log="hookrow_notifications", or map suppression_changed_at to 
 BAD: Mapping[str, tuple[Callable[[], object], list[str]]] = {
     "SQLModel: no table": (
         lambda: of(Named),
-        ["Role.of(Named): the class has no table: write class Named(SQLModel, table=True)."],
+        ["Role.of(Named): the class has no table: map a class that inherits from it, such as Foll"],
     ),
     "SQLModel: a column property": (
         lambda: of(Follower, email=Follower.shout, **MUTED, log="log"),  # type: ignore[attr-defined]

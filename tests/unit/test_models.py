@@ -254,6 +254,19 @@ class Form(SQLModel):
     email: str
 
 
+class Registered(SQLModel):
+    """A class without a table, from which a model inherits."""
+
+    email: str
+
+
+class Client(Registered, table=True):
+    """The model to map."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    suppressed_at: datetime | None = None
+
+
 PEOPLE = Role.of(
     Person,
     email=Person.address,
@@ -360,6 +373,10 @@ MISTAKES = [
     (
         lambda: of(Form),
         "Role.of(Form): the class has no table: write class Form(SQLModel, table=Tru",
+    ),
+    (
+        lambda: of(Registered),
+        "Role.of(Registered): the class has no table: map a class that inherits from it, such as C",
     ),
     (
         lambda: of(Later),
