@@ -98,11 +98,11 @@ EMAILS = {
         ", email)`."
     ),
     "Zo\u00cb@example.com": (
-        "in capitals, such as that of z***@example.com: only a notification that has the same "
+        "in capitals, such as that of Z***@example.com: only a notification that has the same "
         "spelling finds these subscribers. Save the result of `email.lower()`."
     ),
     "ada@b\u00fccher.example": (
-        "with an international domain, such as that of a***@xn--bcher-kva.example: only a "
+        "with an international domain, such as that of a***@b\u00fccher.example: only a "
         "notification that has the same spelling finds these subscribers. Save the domain in the "
         "form that DNS has, with `xn--`."
     ),

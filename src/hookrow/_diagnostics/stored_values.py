@@ -192,9 +192,13 @@ def wrong_emails(
             found[differs.spellings].append(_WrongEmail(email, usual, differs.words))
     for spellings, wrong in found.items():
         count = _count(tables, "subscribers", "email", len(wrong), len(emails))
+        first = wrong[0]
+        is_never_found = bool({INVISIBLE_CHARACTERS, DISPLAY_NAME} & {*spellings})
+        # A mask of the stored text might show more than the address, such as a name.
+        example = mask_email(first.correct if is_never_found else first.stored)
         yield (
-            f"{count} stored {wrong[0].words}, such as that of {mask_email(wrong[0].correct)}"
-            f"{_NEVER if {INVISIBLE_CHARACTERS, DISPLAY_NAME} & {*spellings} else _RARELY} "
+            f"{count} stored {first.words}, such as that of {example}"
+            f"{_NEVER if is_never_found else _RARELY} "
             f"Save {' and '.join(_ADVICE[each] for each in spellings)}."
             f"{_update_of_emails(tables, spellings, wrong)}"
         )
