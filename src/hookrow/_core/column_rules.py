@@ -173,8 +173,8 @@ def differs(role: Role, existing: ColumnFacts) -> bool:
     )
 
 
-_COMMON_KINDS = {"timestamptz": "datetime", "number": "integer"}
-"""The kinds of columns that models declare by other names."""
+_COMMON_KINDS = {"timestamptz": "datetime", "number": "integer", "enum": ""}
+"""The kinds of columns that models declare by other names. An enum is a text on some databases."""
 
 
 def doubts_of_message_ids(schema: Schema) -> Iterator[Fault]:
