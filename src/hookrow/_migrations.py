@@ -370,6 +370,7 @@ def _current(connection: Connection, dialect: Dialect) -> Sequence[str]:
     catalogue = catalogue_of(connection, dialect)
     found = catalogue.columns(MIGRATIONS_TABLE)
     if not found:
+        catalogue.check_default_namespace()
         return []
     if "revision" not in found:
         raise SchemaMismatch(

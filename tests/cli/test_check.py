@@ -215,7 +215,7 @@ def test_unusable_database(command: Command, url: str, words: str) -> None:
         each for each in map(json.loads, done.stdout.splitlines()) if each["subject"] == "database"
     )
     assert (done.returncode, result["level"]) == (1, "error")
-    assert words in result["text"]
+    assert words in f"{result['text']} {result['remedy']}"
     assert "hunter2" not in done.stdout
 
 
@@ -452,7 +452,8 @@ def test_hosts_that_are_all_read_only(empty_postgres_url: str) -> None:
     twice = url.set(query={"host": f"{folder},{folder}"})
     [error] = found(twice.render_as_string(hide_password=False), Schema())
     assert (error.subject, error.level) == ("database", Level.ERROR)
-    assert "session is read-only. Connect to the primary server" in error.text
+    assert error.text.endswith(" failed: session is read-only.")
+    assert error.remedy.startswith("Connect to the primary server")
 
 
 def test_a_locked_file(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -500,6 +501,7 @@ def test_privileges(host_postgres_url: str) -> None:
             assert reasons
             denied.append([*reasons])
             run(host_postgres_url, *reasons.values())
+            assert (result.subject, result.remedy[:15]) == ("access", "Run each GRANT ")
     assert denied == [
         ["table hookrow_migrations"],
         [
@@ -509,6 +511,23 @@ def test_privileges(host_postgres_url: str) -> None:
         ],
         ["table crm.people"],
     ]
+
+
+def test_a_schema_that_the_user_may_not_use(postgres_url: str) -> None:
+    """Its tables are invisible to the user, but they must not be created again."""
+    run(postgres_url, "REVOKE USAGE ON SCHEMA public FROM PUBLIC")
+    with database_user(postgres_url) as restricted_url:
+        result = found(restricted_url, Schema())[-1]
+    assert (result.subject, result.level) == ("access", Level.ERROR)
+    assert result.text.startswith("permission denied for schema public: GRANT USAGE ON SCHEMA pub")
+
+
+def test_a_sequence_that_the_user_may_only_update(postgres_url: str) -> None:
+    """PostgreSQL's `nextval` needs either of the two privileges."""
+    tables = "GRANT ALL ON ALL TABLES IN SCHEMA public TO {}"
+    sequences = "GRANT UPDATE ON ALL SEQUENCES IN SCHEMA public TO {}"
+    with database_user(postgres_url, tables, sequences) as restricted_url:
+        assert {each.level for each in found(restricted_url, Schema())} == {Level.OK}
 
 
 def test_key_of_a_view(empty_database_url: str) -> None:

@@ -160,6 +160,16 @@ def test_requests_by_kind(source: StatusSource, home: Home) -> None:
     assert facts(source).last_valid == {}
 
 
+@pytest.mark.parametrize("home", ["postgres"], indirect=True)
+def test_hours_that_may_not_be_read(source: StatusSource, home: Home) -> None:
+    """Without the counts, the status must not say that there were no 401s, 503s and no silence."""
+    assert facts(source).uncounted is None
+    run(home.url, "ALTER TABLE hookrow_hours RENAME TO hours")
+    [found] = read_status(source).findings
+    assert (found.level, found.subject) == (StatusLevel.ATTENTION, StatusSubject.LOG)
+    assert "One of hookrow_hours, " in found.remedy
+
+
 def fill_hours(home: Home, name: str | None, *, until: datetime) -> None:
     """Keep an entry of each hour of eight days, and count them."""
     at = [until - n * HOUR for n in range(8 * 24)]

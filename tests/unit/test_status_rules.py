@@ -87,7 +87,10 @@ def test_the_worst_comes_first() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("2 faults:\n- No column.\n- No table.", "The tables have 2 faults."),
+        (
+            "2 faults:\n- No column.\n- No table.",
+            "The check of the database found 2 faults. The first is: No column.",
+        ),
         ('No column.\nTo correct the mapping, write ...:\n\nemail = "adr"', "No column."),
     ],
 )
@@ -110,6 +113,8 @@ def test_notifications_that_got_a_503() -> None:
     assert found.reason == (
         "Of the last 100 notifications, 7 got a 503, the last one 3 min ago: the disk is full."
     )
+    alone = finding(losses=Losses(1, 1, 2.0, "the disk is full."))
+    assert alone.reason == "The last notification got a 503, 2 s ago: the disk is full."
     counts = {"": Requests(2, NOON - HOUR, NOON), "a": Requests(3, NOON - 9 * HOUR, NOON - HOUR)}
     log = replace(QUIET, requests={RequestKind.UNAVAILABLE: counts})
     assert finding(log=log).reason == (

@@ -54,7 +54,7 @@ class StatusSubject(Enum):
     """Whether notifications that arrive before their rows are retried."""
 
     LOG = "log"
-    """Whether the log can be read, from which the other findings are derived."""
+    """Whether the log and its hourly counts can be read, from which other findings are derived."""
 
 
 @dataclass(frozen=True, slots=True)

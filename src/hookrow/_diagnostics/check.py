@@ -38,6 +38,7 @@ from hookrow.stores._errors import (
 )
 from hookrow.stores._timeouts import STATEMENT_TIMEOUT, limited_to
 from hookrow.stores.sql._catalogues import catalogue_of
+from hookrow.stores.sql._catalogues.base import DENIED
 from hookrow.stores.sql._connections import Database
 from hookrow.stores.sql._dialects.base import Dialect
 from hookrow.stores.sql._statements.base import Statements
@@ -198,7 +199,7 @@ def check_database(
         yield _unavailable(error, database.dialect)
         return
     except SchemaMismatch as error:
-        yield CheckResult(Level.ERROR, "migrations", str(error))
+        yield _mismatch(error, "migrations")
         return
     yield CheckResult(Level.OK, "database", f"{database} responds.")
     tables, mismatch = _examine_tables(database, schema, entries, rehearse=rehearse)
@@ -232,8 +233,7 @@ def _check_tables_of_host(
     if isinstance(error, SchemaMismatch):
         ours = own_tables(schema)
         if faults := [each for each in error.faults if each.table not in ours]:
-            text = str(SchemaMismatch(*faults, correction=error.correction))
-            yield CheckResult(Level.ERROR, "tables", text)
+            yield _mismatch(SchemaMismatch(*faults, correction=error.correction))
 
 
 def check_tables(
@@ -260,7 +260,7 @@ def _examine_tables(
     try:
         statements = verify(database, schema, entries)
     except ConfigurationError as error:
-        return [CheckResult(Level.ERROR, "tables", str(error))], error
+        return [_mismatch(error)], error
     except (SchemaChanged, Rejected) as error:
         return [CheckResult(Level.ERROR, "tables", str(error))], None
     except StoreError as error:  # it says nothing about the tables, and may be temporary
@@ -269,15 +269,24 @@ def _examine_tables(
     return [exist, *_check_changes(database, statements, rehearse=rehearse)], None
 
 
+def _mismatch(error: ConfigurationError, subject: str = "tables") -> CheckResult:
+    """Return the result for faults of this subject, or for privileges if only those are missing."""
+    if all(each.text.startswith(DENIED) for each in error.faults):
+        return CheckResult(Level.ERROR, "access", str(error), remedy=_GRANT)
+    return CheckResult(Level.ERROR, subject, str(error))
+
+
+_GRANT = "Run each GRANT as the owner of its object, or as an administrator of the database."
+
+
 def _unavailable(error: StoreError, dialect: Dialect) -> CheckResult:
     """Return the result for a database that cannot be reached or read."""
     if isinstance(error, AccessDenied):
         return CheckResult(Level.ERROR, "access", str(error))
-    text = str(error)
+    remedy = ""
     if dialect.is_server:
         remedy = _remedy(error, dialect) or "Start the database, or correct its URL."
-        text = f"{text.rstrip('.')}. {remedy}"
-    return CheckResult(Level.ERROR, "database", text)
+    return CheckResult(Level.ERROR, "database", f"{str(error).rstrip('.')}.", remedy=remedy)
 
 
 def _check_changes(

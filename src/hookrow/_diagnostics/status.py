@@ -161,9 +161,9 @@ class Silence(NamedTuple):
 class LogFacts:
     """What the log and its hourly counts have.
 
-    `active` are the hours with notifications, by entry, and `last_valid` is the end of the last of
-    them. `stopped` are the entries of which the log has nothing after that time. `events_ahead` is
-    the result of `events_ahead_of` the newest notifications.
+    `last_valid` is the end of the last hour with notifications, by entry. `stopped` are the entries
+    of which the log has nothing after that time. `events_ahead` is the result of `events_ahead_of`
+    the newest notifications. `uncounted` is why the hourly counts are incomplete, with the remedy.
     """
 
     waiting: Waiting
@@ -173,6 +173,7 @@ class LogFacts:
     silences: Sequence[Silence]
     newest: datetime | None
     events_ahead: timedelta | None = None
+    uncounted: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -425,6 +426,7 @@ def _read_log(log: SQLLog, parsers: Parsers | None, now: datetime) -> LogFacts:
         events_ahead=events_ahead_of(
             log.newest(Query(posted=True), limit=LEAST_EVENTS, bodies=False)
         ),
+        uncounted=log.counting_obstacle(),
     )
 
 
@@ -494,8 +496,10 @@ def _writes(fault: CheckResult | None) -> Iterator[Finding]:
 
 def _summary(fault: CheckResult) -> str:
     """Return one line: further ones list the faults of a mapping, or correct it."""
-    first, *_ = fault.text.split("\n")
-    return f"The {fault.subject} have {first[:-1]}." if first.endswith(" faults:") else first
+    first, *others = fault.text.split("\n")
+    if not first.endswith(" faults:"):
+        return first
+    return f"The check of the database found {first[:-1]}. The first is: {others[0][2:]}"
 
 
 def _process_findings(process: ProcessFacts, now: datetime) -> Iterator[Finding]:
@@ -545,7 +549,10 @@ def _losses(process: ProcessFacts) -> Iterator[Finding]:
     elif (losses := process.losses) is not None:
         ago = format_duration(timedelta(seconds=losses.seconds))
         lost = f"{losses.lost} got a 503, the last one {ago} ago"
-        reason = f"Of the last {losses.total} notifications, {lost}: {losses.reason}"
+        of = f"Of the last {losses.total} notifications, {lost}"
+        if losses.total == 1:
+            of = f"The last notification got a 503, {ago} ago"
+        reason = f"{of}: {losses.reason}"
         yield Finding(StatusLevel.ATTENTION, StatusSubject.RESPONSES, reason, remedy)
 
 
@@ -603,6 +610,14 @@ def _log_findings(log: LogFacts, process: ProcessFacts, now: datetime) -> Iterat
     yield from _retries(log.waiting, now)
     for each in log.silences:
         yield _silence(each, now, process.parsers)
+    if log.uncounted is not None:
+        yield Finding(
+            StatusLevel.ATTENTION,
+            StatusSubject.LOG,
+            "Notifications and refused requests are not counted by hour, so the status may lack "
+            "401s, 503s and a silence.",
+            log.uncounted,
+        )
     if log.events_ahead is not None:
         direction = "after" if log.events_ahead > timedelta(0) else "before"
         yield Finding(

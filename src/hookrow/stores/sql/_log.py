@@ -664,6 +664,11 @@ class SQLLog:
         with self._database.reading() as connection:
             return self._hours.active(connection, since)
 
+    def counting_obstacle(self) -> str | None:
+        """Return why the hourly counts are incomplete, with the remedy, or None if they are not."""
+        with self._database.reading() as connection:
+            return self._hours.find_obstacle(connection)
+
     def _count_all_hours(self) -> bool:
         """Count all entries that are final; return whether the tables of the counts are usable."""
         while _retried(self.count_hours):

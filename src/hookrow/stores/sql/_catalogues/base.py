@@ -19,6 +19,9 @@ from hookrow.stores.sql._connections import Connection
 from hookrow.stores.sql._dialects.base import Dialect, count_parameters
 from hookrow.stores.sql._role_tables import ALIASES, RoleTables
 
+DENIED = "permission denied for "
+"""The beginning of each fault that a missing privilege is. The statement that grants it follows."""
+
 
 class Uniqueness(Enum):
     """What the database knows about a key."""
@@ -181,7 +184,7 @@ class Catalogue(ABC):
         """Return the error for privileges on a table that the user lacks."""
         granted = ", ".join(sorted(privileges))
         return SchemaMismatch(
-            f"permission denied for table {table}: GRANT {granted} "
+            f"{DENIED}table {table}: GRANT {granted} "
             f"ON {self.statement_name(table)} TO {self._user()}"
         )
 
@@ -193,6 +196,9 @@ class Catalogue(ABC):
 
     def check_namespace(self, table: str) -> None:  # noqa: B027 - not every database has any
         """Raise `SchemaMismatch` if the user may not use the database schema of a table."""
+
+    def check_default_namespace(self) -> None:  # noqa: B027 - not every database has any
+        """Raise `SchemaMismatch` if tables without a schema in their names are invisible."""
 
     def check_sequence(self, table: str) -> None:  # noqa: B027 - not every database has any
         """Raise `SchemaMismatch` if the user may not use the sequence of the ids of a table."""

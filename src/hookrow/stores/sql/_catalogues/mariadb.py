@@ -16,6 +16,7 @@ from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores._driver_errors import failed_check, store_error
 from hookrow.stores._errors import Rejected, SchemaChanged
 from hookrow.stores.sql._catalogues.base import (
+    DENIED,
     TOO_ISOLATED,
     Catalogue,
     Listing,
@@ -475,7 +476,7 @@ class MariaDBCatalogue(Catalogue):
             ((database,),) = self._fetch("SELECT database()")
             named = self.identifier(database.replace("_", r"\_"))  # otherwise, it is a wildcard
             raise SchemaMismatch(
-                f"permission denied for database {database}: GRANT {_OWNER_PRIVILEGES} "
+                f"{DENIED}database {database}: GRANT {_OWNER_PRIVILEGES} "
                 f"ON {named}.* TO {self._user()}"
             ) from error
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from hookrow.errors import SchemaMismatch
 from hookrow.stores.sql._catalogues.base import (
+    DENIED,
     FLAGS,
     TOO_ISOLATED,
     Catalogue,
@@ -159,16 +160,21 @@ class PostgresCatalogue(Catalogue):
         if namespace := table.rpartition(".")[0]:
             self._check_usage("schema", _UNUSABLE_SCHEMA, namespace)
 
+    def check_default_namespace(self) -> None:
+        """Check the privilege USAGE on `public`, if the user may use no schema of search_path."""
+        ((first,),) = self.connection.fetch("SELECT current_schema()")
+        if first is None:
+            self._check_usage("schema", _UNUSABLE_SCHEMA, "public")
+
     def check_sequence(self, table: str) -> None:
-        """Check the privilege USAGE."""
+        """Check for USAGE or UPDATE, of which `nextval` needs one."""
         self._check_usage("sequence", _UNUSABLE_SEQUENCE, self.statement_name(table))
 
     def _check_usage(self, kind: str, unusable: str, name: str) -> None:
-        """Check the privilege USAGE. The query `unusable` returns the name if it is missing."""
+        """Raise for each object that the query `unusable` returns, and the user may not use."""
         for object_, user in self.connection.fetch(unusable, [name]):
             raise SchemaMismatch(
-                f"permission denied for {kind} {object_}: "
-                f"GRANT USAGE ON {kind.upper()} {object_} TO {user}"
+                f"{DENIED}{kind} {object_}: GRANT USAGE ON {kind.upper()} {object_} TO {user}"
             )
 
     def check_creation(self) -> None:
@@ -179,7 +185,7 @@ class PostgresCatalogue(Catalogue):
         )
         if may is False:  # None if the search_path names no schema that the user may use
             raise SchemaMismatch(
-                f"permission denied for schema {schema}: GRANT CREATE ON SCHEMA {schema} TO {user}"
+                f"{DENIED}schema {schema}: GRANT CREATE ON SCHEMA {schema} TO {user}"
             )
 
     def restricting_user(self, table: str, commands: Collection[str]) -> str | None:
@@ -407,7 +413,7 @@ WHERE nspname = %s AND NOT has_schema_privilege(oid, 'USAGE')
 
 _UNUSABLE_SEQUENCE = """
 SELECT sequence, quote_ident(current_user) FROM pg_get_serial_sequence(%s, 'id') AS sequence
-WHERE NOT has_sequence_privilege(sequence, 'USAGE')
+WHERE NOT has_sequence_privilege(sequence, 'USAGE, UPDATE')
 """
 
 _RESTRICTED = """
