@@ -170,6 +170,20 @@ def test_hours_that_may_not_be_read(source: StatusSource, home: Home) -> None:
     assert "One of hookrow_hours, " in found.remedy
 
 
+@IN_EVERY_PLACE
+def test_a_log_of_another_mapping(source: StatusSource, home: Home) -> None:
+    """Nothing in it is retried."""
+    keep(home, entry(1))
+    assert facts(source).other_mapping is None
+    run(
+        home.url,
+        """INSERT INTO hookrow_meta VALUES ('mapping', '[{"subscribers": {"table": "others"}}]')""",
+    )
+    [found] = read_status(source).findings
+    assert (found.level, found.subject) == (StatusLevel.ATTENTION, StatusSubject.MAPPING)
+    assert "subscribers in others" in found.reason
+
+
 def fill_hours(home: Home, name: str | None, *, until: datetime) -> None:
     """Keep an entry of each hour of eight days, and count them."""
     at = [until - n * HOUR for n in range(8 * 24)]

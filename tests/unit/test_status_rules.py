@@ -10,6 +10,7 @@ import pytest
 from copying import replace
 from hookrow import Postmark
 from hookrow._core.log_entry import StoredEntry
+from hookrow._core.result import Result
 from hookrow._core.status import Finding, Status, StatusLevel, StatusSubject
 from hookrow._diagnostics import CheckResult, Level
 from hookrow._diagnostics.status import (
@@ -22,6 +23,7 @@ from hookrow._diagnostics.status import (
     assess,
     events_ahead_of,
     silence_of,
+    unmatched_of,
     webhook_states,
 )
 from hookrow._receiver.entries import POSTMARK, Entries, Entry
@@ -124,6 +126,35 @@ def test_notifications_that_got_a_503() -> None:
     assert finding(log=log, losses=lost).reason.startswith("Of the last 100 notifications")
     old = {RequestKind.UNAVAILABLE: {"": Requests(2, NOON - 9 * HOUR, NOON - 3 * HOUR)}}
     assert status(log=replace(QUIET, requests=old)).level is OK
+
+
+def stored(outcome: Result, number: int = 0) -> StoredEntry:
+    return Mock(StoredEntry, outcome=outcome, recipient=f"{number}@example.com", received_at=NOON)
+
+
+def test_notifications_that_find_no_rows() -> None:
+    """All of the newest ones, of several recipients, as after a deployment with a wrong mapping."""
+    unknown, undispatched = Result.SUBSCRIBER_NOT_FOUND, Result.DISPATCH_NOT_FOUND
+    entries = [stored(unknown, 1), *(stored(undispatched, n) for n in range(19))]
+    counts = unmatched_of(entries, NOON + HOUR)
+    assert counts == {unknown: 1, undispatched: 19}
+    found = finding(log=replace(QUIET, unmatched=counts))
+    assert (found.level, found.subject) == (ATTENTION, StatusSubject.MAPPING)
+    assert found.reason == (
+        "The newest 20 notifications found no matching row: 1 no subscriber with the address, "
+        "19 no dispatch with the message ID."
+    )
+    recorded = [stored(Result.RECORDED), *entries[1:]]
+    of_one = [stored(unknown)] * 20
+    assert [unmatched_of(each, NOON) for each in (recorded, of_one, entries[1:])] == [{}, {}, {}]
+    assert unmatched_of(entries, NOON + 2 * DAY) == {}
+
+
+def test_another_mapping() -> None:
+    """Nothing in the log is retried under it."""
+    found = finding(log=replace(QUIET, other_mapping="It was written for others."))
+    assert (found.level, found.subject) == (ATTENTION, StatusSubject.MAPPING)
+    assert "`hookrow replay --accept-mapping`" in found.remedy
 
 
 WRONG, MISSING, EXPIRED = (

@@ -38,6 +38,9 @@ class StatusSubject(Enum):
     PROVIDER = "provider"
     """The webhooks at the provider."""
 
+    MAPPING = "mapping"
+    """Whether notifications find rows, in the tables for which the log was written."""
+
     RETRIES = "retries"
     """The most overdue retry of the log."""
 

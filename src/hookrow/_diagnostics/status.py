@@ -15,9 +15,10 @@ findings:
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import pairwise
@@ -25,6 +26,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from hookrow._core.result import Result
 from hookrow._core.status import Finding, Status, StatusLevel, StatusSubject
 from hookrow._describe import format_duration, format_time, pluralize
 from hookrow._diagnostics import CheckResult, Level
@@ -47,6 +49,7 @@ from hookrow.stores._errors import StoreError
 from hookrow.stores._log import UNAUTHENTIC, Query, RequestKind, Requests, Waiting
 from hookrow.stores._timeouts import limited_to
 from hookrow.stores.sql._hours import ONE_HOUR
+from hookrow.stores.sql._mapping_record import REMEDY
 
 if TYPE_CHECKING:
     from hookrow._core.log_entry import StoredEntry
@@ -162,8 +165,10 @@ class LogFacts:
     """What the log and its hourly counts have.
 
     `last_valid` is the end of the last hour with notifications, by entry. `stopped` are the entries
-    of which the log has nothing after that time. `events_ahead` is the result of `events_ahead_of`
-    the newest notifications. `uncounted` is why the hourly counts are incomplete, with the remedy.
+    of which the log has nothing after that time. `events_ahead` and `unmatched` are the results of
+    `events_ahead_of` and `unmatched_of` for the newest notifications. `other_mapping` is how the
+    mapping under which the log was written differs from the present one, and `uncounted` is why the
+    hourly counts are incomplete, with the remedy.
     """
 
     waiting: Waiting
@@ -173,6 +178,8 @@ class LogFacts:
     silences: Sequence[Silence]
     newest: datetime | None
     events_ahead: timedelta | None = None
+    other_mapping: str | None = None
+    unmatched: Mapping[Result, int] = field(default_factory=dict)
     uncounted: str | None = None
 
 
@@ -255,7 +262,7 @@ def read_log(source: StatusSource, now: datetime) -> RecordFacts:
         with source.around(), limited_to(LOG_TIMEOUT):
             ahead = clock_difference(store.time, lambda: datetime.now(UTC))
             offset = _offset(source, ahead)
-            log = None if store.log is None else _read_log(store.log, source.parsers, now + offset)
+            log = None if store.log is None else _read_log(store.log, source, now + offset)
     except StoreError as error:
         return RecordFacts(log=message(error))
     return RecordFacts(log=log, ahead=ahead, offset=offset)
@@ -389,7 +396,8 @@ def _first_error(results: Iterable[CheckResult]) -> CheckResult | None:
     return next((each for each in results if each.level is Level.ERROR), None)
 
 
-def _read_log(log: SQLLog, parsers: Parsers | None, now: datetime) -> LogFacts:
+def _read_log(log: SQLLog, source: StatusSource, now: datetime) -> LogFacts:
+    parsers = source.parsers
     waiting = log.waiting(now)
     read = waiting.keys() if parsers is None else waiting.keys() & parsers.origins
     of_read = [waiting[each] for each in read]
@@ -411,6 +419,7 @@ def _read_log(log: SQLLog, parsers: Parsers | None, now: datetime) -> LogFacts:
         if not log.count(Query(entry=name or None, since=last_valid[name]), limit=1)
     }
     newest = log.newest(Query(), limit=1, bodies=False)
+    posted = log.newest(Query(posted=True), limit=LEAST_EVENTS, bodies=False)
     return LogFacts(
         waiting=Waiting(
             sum(each.parked for each in of_read),
@@ -423,9 +432,9 @@ def _read_log(log: SQLLog, parsers: Parsers | None, now: datetime) -> LogFacts:
         stopped=stopped,
         silences=[each for name, each in silences.items() if name in stopped],
         newest=newest[0].received_at if newest else None,
-        events_ahead=events_ahead_of(
-            log.newest(Query(posted=True), limit=LEAST_EVENTS, bodies=False)
-        ),
+        events_ahead=events_ahead_of(posted),
+        other_mapping=source.store.mapping_difference(),
+        unmatched=unmatched_of(posted, now),
         uncounted=log.counting_obstacle(),
     )
 
@@ -443,6 +452,23 @@ def events_ahead_of(entries: Sequence[StoredEntry]) -> timedelta | None:
     if min(ahead) > AHEAD:
         return min(ahead)
     return max(ahead) if max(ahead) < -LONGEST_DELAY else None
+
+
+def unmatched_of(entries: Sequence[StoredEntry], now: datetime) -> Mapping[Result, int]:
+    """Return the number of each result, if the newest notifications found no rows, else none.
+
+    They are 20, of at least 5 recipients, the newest of the last day. If some of them found their
+    rows, the others are rather about rows that do not exist.
+    """
+    results = Counter(each.outcome for each in entries)
+    if (
+        len(entries) < LEAST_EVENTS
+        or len({each.recipient for each in entries}) < LEAST_RECIPIENTS
+        or now - entries[0].received_at > _LAST_DAY
+        or not results.keys() <= _UNMATCHED_TEXTS.keys()
+    ):
+        return {}
+    return results
 
 
 def silence_of(entry: str, hours: Sequence[datetime], now: datetime) -> Silence | None:
@@ -607,6 +633,7 @@ def _log_findings(log: LogFacts, process: ProcessFacts, now: datetime) -> Iterat
     if process.failing is None and process.losses is None:
         yield from _counted_losses(log, now)
     yield from _secrets(log, process.parsers)
+    yield from _mapping(log)
     yield from _retries(log.waiting, now)
     for each in log.silences:
         yield _silence(each, now, process.parsers)
@@ -717,6 +744,28 @@ def _provider_name(entry: str, parsers: Parsers | None) -> str | None:
         return None
     found = parsers.named(entry) if entry else parsers.default
     return None if found is None else found.provider.name
+
+
+def _mapping(log: LogFacts) -> Iterator[Finding]:
+    attention = partial(Finding, StatusLevel.ATTENTION, StatusSubject.MAPPING)
+    if log.other_mapping is not None:
+        yield attention(log.other_mapping, REMEDY)
+    if log.unmatched:
+        counts = ", ".join(f"{n} {_UNMATCHED_TEXTS[each]}" for each, n in log.unmatched.items())
+        yield attention(
+            f"The newest {sum(log.unmatched.values())} notifications found no matching row: "
+            f"{counts}.",
+            "If the application, its mapping or its database has changed, correct it: `hookrow log "
+            "show ID` names rows that almost match. Then run `hookrow replay --parked`. If others "
+            "send mail through the same server of the provider, nothing is wrong.",
+        )
+
+
+_UNMATCHED_TEXTS = {
+    Result.SUBSCRIBER_NOT_FOUND: "no subscriber with the address",
+    Result.DISPATCH_NOT_FOUND: "no dispatch with the message ID",
+    Result.RECIPIENT_MISMATCH: "only a dispatch of another subscriber",
+}
 
 
 def _retries(waiting: Waiting, now: datetime) -> Iterator[Finding]:

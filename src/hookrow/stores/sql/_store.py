@@ -220,11 +220,19 @@ class SQLStore:
 
         Raises a `StoreError`.
         """
+        if difference := self.mapping_difference():
+            raise WrongMapping(f"{difference} {REMEDY}")
+
+    def mapping_difference(self) -> str | None:
+        """Return a sentence about how mappings recorded for the log differ from this one, or None.
+
+        Raises a `StoreError`.
+        """
         if self.schema.log is None:
-            return
+            return None
         with suppress(SchemaChanged):  # without the table hookrow_meta, there is no record
-            if difference := MappingRecord(self.database, self.role_tables).difference():
-                raise WrongMapping(f"{difference} {REMEDY}")
+            return MappingRecord(self.database, self.role_tables).difference()
+        return None
 
     def time(self) -> datetime | None:
         """Return the time of the database's clock, in UTC, or None if it has no clock.
