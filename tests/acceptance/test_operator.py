@@ -550,7 +550,7 @@ LANES: Sequence[tuple[Callable[[Tools], AbstractContextManager[Place]], Mapping[
                 heal=WithProvider.register,
                 subject=StatusSubject.SECRETS,
                 level=ATTENTION,
-                cause="requests got a 401 in the last day: .* with a wrong secret",
+                cause="requests with a wrong secret or signature got a 401 in the last day",
                 remedy="hookrow provider status compares it with the one at Postmark",
                 remains=frozenset({StatusSubject.SECRETS}),
             ),

@@ -145,7 +145,8 @@ URL = "https://example.com/mail/provider/webhooks"
 
 REPLIES = [
     (Reply(URL, WRONG, 0, "cannot resolve: Name or service not known"), "a DNS record"),
-    (Reply(URL, WRONG, 0, "TLS failed: certificate has expired"), "fullchain.pem"),
+    (Reply(URL, WRONG, 0, "TLS failed: certificate has expired"), "Renew the certificate"),
+    (Reply(URL, WRONG, 0, "TLS failed: wrong version number"), "fullchain.pem"),
     (Reply(URL, WRONG, 0, f"no response: [Errno {ECONNREFUSED}] ..."), "Start `hookrow serve`"),
     (Reply(URL, WRONG, 0, "no response: [Errno 104] Connection reset"), "Start the web server"),
     (Reply(URL, CONFIGURED, 0, "no complete response within 30 s"), "waits for the body"),

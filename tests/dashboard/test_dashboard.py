@@ -849,7 +849,10 @@ def test_the_status(store: SQLStore, visitor: Visitor) -> None:
         name, _, query = place.partition("?")
         page = visitor.get(f"/{name}", **dict(parse_qsl(query))).body.decode()
         assert '<div role="region" class="state attention" id="state"' in page, place
-        assert page.count("2 requests got a 401 in the last day: 2 with a wrong secret") == 2
+        assert (
+            page.count("2 requests with a wrong secret or signature got a 401 in the last day, all")
+            == 2
+        )
         assert page.count(f'in the hour from <time datetime="{hour:%Y-%m-%dT%H}:00:00Z">') == 2
         assert "<code>hookrow provider register</code> sets the secret" in page
         assert ("<details open>\n<summary><strong>Attention</strong>" in page) == (place == "")

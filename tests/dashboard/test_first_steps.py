@@ -130,7 +130,7 @@ def test_a_wrong_secret(store: SQLStore) -> None:
     store.log.add_requests({RequestHour(RequestKind.WRONG_SECRET, "", datetime.now(UTC)): 2})
     page = overview(store)
     assert "No notification has been received yet." in page
-    assert "2 requests got a 401 in the last day: 2 with a wrong secret" in page
+    assert "2 requests with a wrong secret or signature got a 401 in the last day, all" in page
 
 
 @pytest.mark.parametrize("name", PROVIDER_NAMES)

@@ -115,8 +115,8 @@ def test_notifications_that_got_a_503() -> None:
     assert found.reason == (
         "Of the last 100 notifications, 7 got a 503, the last one 3 min ago: the disk is full."
     )
-    alone = finding(losses=Losses(1, 1, 2.0, "the disk is full."))
-    assert alone.reason == "The last notification got a 503, 2 s ago: the disk is full."
+    alone = finding(losses=Losses(1, 1, 0.2, "the disk is full."))
+    assert alone.reason == "The last notification got a 503, 1 s ago: the disk is full."
     counts = {"": Requests(2, NOON - HOUR, NOON), "a": Requests(3, NOON - 9 * HOUR, NOON - HOUR)}
     log = replace(QUIET, requests={RequestKind.UNAVAILABLE: counts})
     assert finding(log=log).reason == (
@@ -141,8 +141,8 @@ def test_notifications_that_find_no_rows() -> None:
     found = finding(log=replace(QUIET, unmatched=counts))
     assert (found.level, found.subject) == (ATTENTION, StatusSubject.MAPPING)
     assert found.reason == (
-        "The newest 20 notifications found no matching row: 1 no subscriber with the address, "
-        "19 no dispatch with the message ID."
+        "The newest 20 notifications found no matching row: no subscriber with the address (1), "
+        "no dispatch with the message ID (19)."
     )
     recorded = [stored(Result.RECORDED), *entries[1:]]
     of_one = [stored(unknown)] * 20
@@ -210,14 +210,17 @@ def test_the_kinds_of_requests_without_a_valid_secret() -> None:
         EXPIRED: {"resend": Requests(1, NOON, NOON)},
     }
     assert finding(log=replace(QUIET, requests=requests)).reason == (
-        "1,204 requests to the entry resend got a 401 in the last day: 1,200 with a wrong secret "
-        "or signature, 3 without a secret or signature, 1 with an expired signature; the first in "
+        "1,204 requests to the entry resend got a 401 in the last day (1,200 with a wrong secret "
+        "or signature, 3 without a secret or signature, 1 with an expired signature), the first in "
         "the hour from 2026-03-04 10:00:00Z, the last in that from 2026-03-04 12:00:00Z."
     )
     both = {WRONG: {name: Requests(1, NOON, NOON) for name in ("postmark", "resend")}}
     found = status(log=replace(QUIET, requests=both), parsers=SEVERAL).findings
     assert [each.subject for each in found] == [StatusSubject.SECRETS] * 2
-    assert "all in the hour from" in found[0].reason
+    assert found[0].reason == (
+        "1 request to the entry postmark with a wrong secret or signature got a 401 in the last "
+        "day, all in the hour from 2026-03-04 12:00:00Z."
+    )
 
 
 SPOOL = SpoolState("/spool.db", 0, None, 8192, 10**9)

@@ -77,6 +77,13 @@ DIAGNOSES = (
         "Correct the name, or add a DNS record (A or AAAA) for it.",
     ),
     Diagnosis(
+        "certificate",
+        r"0 \w+ TLS failed: .*certificate has expired",
+        "The server's certificate has expired, so the provider does not connect.",
+        "Renew the certificate, and reload the proxy or the server, which keeps the one that it "
+        "has read.",
+    ),
+    Diagnosis(
         "tls",
         r"0 \w+ TLS failed",
         "Clients that verify certificates and require TLS 1.2 (RFC 8996) cannot connect.",

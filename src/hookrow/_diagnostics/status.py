@@ -573,7 +573,7 @@ def _losses(process: ProcessFacts) -> Iterator[Finding]:
     if process.failing is not None:
         yield Finding(StatusLevel.BROKEN, StatusSubject.RESPONSES, process.failing, remedy)
     elif (losses := process.losses) is not None:
-        ago = format_duration(timedelta(seconds=losses.seconds))
+        ago = format_duration(timedelta(seconds=max(1, round(losses.seconds))))
         lost = f"{losses.lost} got a 503, the last one {ago} ago"
         of = f"Of the last {losses.total} notifications, {lost}"
         if losses.total == 1:
@@ -688,7 +688,6 @@ def _secrets(log: LogFacts, parsers: Parsers | None) -> Iterator[Finding]:
             for kind in UNAUTHENTIC
             if entry in log.requests.get(kind, ())
         }
-        counts = ", ".join(f"{number:,} {_KIND_TEXTS[kind]}" for kind, number in of_kind.items())
         to = f" to the entry {entry}" if entry else ""
         valid = log.last_valid.get(entry)
         wrong = log.requests.get(RequestKind.WRONG_SECRET, {}).get(entry)
@@ -697,7 +696,14 @@ def _secrets(log: LogFacts, parsers: Parsers | None) -> Iterator[Finding]:
         )
         requests = pluralize(total.number, "request")
         hours = _hours(total.first, total.last)
-        reason = f"{requests}{to} got a 401 in the last day: {counts}; {hours}."
+        kinds = [_KIND_TEXTS[kind] for kind in of_kind]
+        counts = [
+            f"{number:,} {kind}" for number, kind in zip(of_kind.values(), kinds, strict=True)
+        ]
+        if len(kinds) == 1:
+            reason = f"{requests}{to} {kinds[0]} got a 401 in the last day, {hours}."
+        else:
+            reason = f"{requests}{to} got a 401 in the last day ({', '.join(counts)}), {hours}."
         if all_since:
             reason += f" No valid request has arrived since {format_time(valid)}."
         yield Finding(
@@ -751,7 +757,7 @@ def _mapping(log: LogFacts) -> Iterator[Finding]:
     if log.other_mapping is not None:
         yield attention(log.other_mapping, REMEDY)
     if log.unmatched:
-        counts = ", ".join(f"{n} {_UNMATCHED_TEXTS[each]}" for each, n in log.unmatched.items())
+        counts = ", ".join(f"{_UNMATCHED_TEXTS[each]} ({n})" for each, n in log.unmatched.items())
         yield attention(
             f"The newest {sum(log.unmatched.values())} notifications found no matching row: "
             f"{counts}.",
