@@ -197,6 +197,10 @@ def test_random_secrets(random_secret: Callable[[], object]) -> None:
             "sqlite:///none.db",
             "none.db does not exist. If your application has its own tables, use its mapping",
         ),
+        (
+            "sqlite:///none.db",
+            "restore it or mount its disk instead: `hookrow db upgrade` creates an empty one.",
+        ),
         ("sqlite://", "in memory exists only in the process that opens it, for tests: name a file"),
         (
             "sqlite:///no/none.db",

@@ -230,7 +230,7 @@ SPOOL = SpoolState("/spool.db", 0, None, 8192, 10**9)
     ("spool", "reason"),
     [
         ("disk I/O error", "The spool cannot be used: disk I/O error"),
-        (replace(SPOOL, room=LEAST_ROOM - 1), "room for 65,535 bytes more, so it cannot keep"),
+        (replace(SPOOL, room=LEAST_ROOM - 1), "room for 65,535 more bytes, so it cannot keep"),
         (replace(SPOOL, accepts=False), "so it cannot keep"),
         (replace(SPOOL, count=9, size=6 * 10**8, room=4 * 10**8), "is more than half full: 9 noti"),
         (replace(SPOOL, count=9, oldest=NOON - 2 * MINUTE), "9 notifications in the spool /spool"),

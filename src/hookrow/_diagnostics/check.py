@@ -192,7 +192,7 @@ def check_database(
     """
     try:
         if missing := missing_file(database, schema):
-            yield CheckResult(Level.ERROR, "database", missing)
+            yield CheckResult(Level.ERROR, "database", missing, remedy=_RESTORE)
             return
         current = _migrations.current(database)
     except Unavailable as error:
@@ -213,6 +213,11 @@ def check_database(
             return
     yield from tables
 
+
+_RESTORE = (
+    "If the file existed before, restore it or mount its disk instead: `hookrow db upgrade` creates "
+    "an empty one."
+)
 
 _OWN_MIGRATIONS = CheckResult(
     Level.OK, "migrations", "Your own migrations created hookrow's tables."

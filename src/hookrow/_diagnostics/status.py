@@ -595,7 +595,7 @@ def _spool(spool: SpoolState | str | None, now: datetime) -> Iterator[Finding]:
     path = spool.path
     if spool.room < LEAST_ROOM or not spool.accepts:
         yield attention(
-            f"The spool {path} has room for {spool.room:,} bytes more, so it cannot keep "
+            f"The spool {path} has room for {spool.room:,} more bytes, so it cannot keep "
             "notifications while the database is unavailable.",
             f"Free space on the disk of {path}.",
         )
@@ -696,14 +696,11 @@ def _secrets(log: LogFacts, parsers: Parsers | None) -> Iterator[Finding]:
         )
         requests = pluralize(total.number, "request")
         hours = _hours(total.first, total.last)
-        kinds = [_KIND_TEXTS[kind] for kind in of_kind]
-        counts = [
-            f"{number:,} {kind}" for number, kind in zip(of_kind.values(), kinds, strict=True)
-        ]
-        if len(kinds) == 1:
-            reason = f"{requests}{to} {kinds[0]} got a 401 in the last day, {hours}."
-        else:
-            reason = f"{requests}{to} got a 401 in the last day ({', '.join(counts)}), {hours}."
+        counts = ", ".join(f"{number:,} {_KIND_TEXTS[kind]}" for kind, number in of_kind.items())
+        reason = f"{requests}{to} got a 401 in the last day ({counts}), {hours}."
+        if len(of_kind) == 1:
+            [kind] = of_kind
+            reason = f"{requests}{to} {_KIND_TEXTS[kind]} got a 401 in the last day, {hours}."
         if all_since:
             reason += f" No valid request has arrived since {format_time(valid)}."
         yield Finding(

@@ -54,8 +54,8 @@ OBSTACLE_TIMEOUT = 5.0
 
 _INCONCLUSIVE = {"dns", "tls", "connection", "database", "readiness"}
 """The subjects of errors that are no obstacle for the provider: a server may be unable to reach its
-own public address, and the status has the faults of the server itself. A certificate that has expired
-is an obstacle, at whichever address it is found."""
+own public address, and the status has the faults of the server itself. A certificate that has
+expired is an obstacle, at whichever address it is found."""
 
 MAX_SAMPLED_ENTRIES = 100
 """The number of the newest entries that are searched for the id of their server."""
