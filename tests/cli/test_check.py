@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import msgspec
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import make_url, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from checking import check_at
@@ -458,6 +458,16 @@ def test_hosts_that_are_all_read_only(empty_postgres_url: str) -> None:
     assert (error.subject, error.level) == ("database", Level.ERROR)
     assert error.text.endswith(" failed: session is read-only.")
     assert error.remedy.startswith("Connect to the primary server")
+
+
+def test_a_locked_table(postgres_url: str) -> None:
+    """The server responds, so the remedy is not to start it."""
+    with opened(postgres_url) as engine, engine.begin() as connection:
+        connection.execute(text("LOCK TABLE hookrow_subscribers"))
+        error = found(postgres_url, Schema())[-1]
+    assert (error.subject, error.level) == ("database", Level.ERROR)
+    assert error.text == "Another transaction blocks hookrow's: LockNotAvailable 55P03."
+    assert error.remedy.startswith("Find the transaction that has locked the table")
 
 
 def test_a_locked_file(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

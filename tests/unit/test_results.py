@@ -177,9 +177,9 @@ def test_responses_at_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
     with closing(receive(database, deadline=0.1)) as receiver:
         waiting = fill_transaction(receiver, database, delivery("bea"), delivery("bea"))
         assert {each.result(PATIENCE).status for each in waiting} == {503}
-        assert (
-            receiver.results.fault()
-            == "The last 3 notifications got a 503: Not recorded within 0.1 s."
+        assert receiver.results.fault() == (
+            "The last 3 notifications got a 503: Not recorded within 0.1 s: the database is slow, "
+            "or other transactions lock its rows."
         )
         database.opened.set()
         eventually(lambda: receiver.results.fault() is None)

@@ -215,8 +215,8 @@ def check_database(
 
 
 _RESTORE = (
-    "If the file existed before, restore it or mount its disk instead: `hookrow db upgrade` creates "
-    "an empty one."
+    "If the file existed before, restore it or mount its disk instead: `hookrow db upgrade` "
+    "creates an empty one."
 )
 
 _OWN_MIGRATIONS = CheckResult(
@@ -288,10 +288,12 @@ def _unavailable(error: StoreError, dialect: Dialect) -> CheckResult:
     """Return the result for a database that cannot be reached or read."""
     if isinstance(error, AccessDenied):
         return CheckResult(Level.ERROR, "access", str(error))
-    remedy = ""
+    text, remedy = f"{str(error).rstrip('.')}.", ""
+    if isinstance(error, Conflict | Locked):
+        text = f"Another transaction blocks hookrow's: {text}"
     if dialect.is_server:
         remedy = _remedy(error, dialect) or "Start the database, or correct its URL."
-    return CheckResult(Level.ERROR, "database", f"{str(error).rstrip('.')}.", remedy=remedy)
+    return CheckResult(Level.ERROR, "database", text, remedy=remedy)
 
 
 def _check_changes(

@@ -982,7 +982,8 @@ class Responder:
         """Report a response that is sent at the deadline, before the outcome is known."""
         if self._observer is not None:
             self._observer.late()
-        self.results.add_late(arrival, f"Not recorded within {self._options.deadline:g} s.")
+        why = "the database is slow, or other transactions lock its rows"
+        self.results.add_late(arrival, f"Not recorded within {self._options.deadline:g} s: {why}.")
         logger.warning(
             "Not recorded within %s s; returned %d (request %s).",
             self._options.deadline,
