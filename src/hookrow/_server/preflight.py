@@ -102,7 +102,8 @@ def _prepare_database(database: Database, settings: Settings) -> None:
     if final := [each.text for each in errors if each.subject not in {"database", "changes"}]:
         raise ConfigurationError("\n".join(final))
     for each in errors:
-        logger.warning(f"Nothing can be recorded yet; responses are 503. {each.text}")
+        why = f"{each.text} {each.remedy}".rstrip()
+        logger.warning(f"Nothing can be recorded yet; responses are 503. {why}")
     for each in results:
         if each.level is Level.WARNING:
             logger.warning(each.text)
