@@ -168,7 +168,7 @@ def test_a_first_session_that_is_closed(
         entries = [EntrySettings(credentials=(SECRET,))]
         check_and_prepare(Settings(entries=entries, database_url=sqlite_url))
     assert caplog.messages == [
-        "Nothing can be recorded yet; responses are 503. AdminShutdown 57P01"
+        "Nothing can be recorded yet; responses are 503. AdminShutdown 57P01."
     ]
     with serving(sqlite_url) as server:
         assert server.get("/readyz").body == b"ready\n"
