@@ -126,7 +126,7 @@ class Mailjet(CredentialProvider):
     hard_bounce = "user unknown"
     precision: ClassVar[timedelta] = timedelta(seconds=1)
     message_id_source = "`MessageID` of the recipient in the response of its API"
-    message_id_length = MESSAGE_ID_LENGTHS["mailjet"]
+    message_id_length: ClassVar[int | None] = MESSAGE_ID_LENGTHS["mailjet"]
     max_body = 8 * 1024 * 1024  # a group has all events of a second
 
     def compose(self, notification: Notification) -> bytes | None:

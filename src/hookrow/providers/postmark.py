@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from hmac import compare_digest
 from secrets import token_urlsafe
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from hookrow._core.notification import Bounced, Complained, Notification
 from hookrow._core.spellings import MESSAGE_ID_LENGTHS
@@ -42,7 +42,7 @@ class Postmark(BuiltIn):
 
     name = "postmark"
     message_id_source = "`MessageID` of the response of its API"
-    message_id_length = MESSAGE_ID_LENGTHS["postmark"]
+    message_id_length: ClassVar[int | None] = MESSAGE_ID_LENGTHS["postmark"]
     accepts_logged = False
     header: str = SECRET_HEADER
     proof = SECRET_HEADER

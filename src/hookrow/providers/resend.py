@@ -7,7 +7,7 @@ email may have several recipients.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -73,7 +73,7 @@ class Resend(StandardWebhooks):
 
     name = "resend"
     message_id_source = "`id` of the response of its API"
-    message_id_length = MESSAGE_ID_LENGTHS["resend"]
+    message_id_length: ClassVar[int | None] = MESSAGE_ID_LENGTHS["resend"]
 
     def read(self, request: Request) -> Sequence[Event]:
         """Return the event, once for each recipient of an email. Raises `Unauthentic`."""
