@@ -5,11 +5,13 @@ have those of another version, or of a MySQL server.
 """
 
 import os
+import re
 import shutil
 import signal
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,14 +45,17 @@ _WITHOUT_FSYNC = (
 )
 """Nothing is synced to the disk, but every commit outlives the process."""
 
-_LOCK_WAITS = """
-SELECT id FROM information_schema.processlist WHERE db = %s AND (
-    state LIKE 'Waiting for table%%'
-    OR id IN (SELECT trx_mysql_thread_id FROM information_schema.innodb_trx
-        WHERE trx_state = 'LOCK WAIT')
-)
+_TABLE_WAITS = """
+SELECT id FROM information_schema.processlist WHERE db = %s AND state LIKE 'Waiting for table%%'
 """
-"""The connections that wait for a row, or for the use of a table."""
+"""The connections that wait for the use of a table."""
+
+_ROW_WAITS = re.compile(r"^LOCK WAIT .*\n.* thread id (\d+)", re.MULTILINE)
+"""Finds the connections that wait for a row, in InnoDB's status.
+
+The tables of information_schema have them, too, but do not change as long as they are read more
+often than ten times a second.
+"""
 
 _STORED_COLUMNS = """
 SELECT table_name, column_name FROM information_schema.columns
@@ -137,8 +142,17 @@ class Databases:
 
     def wait_for_a_lock(self, url: str) -> int:
         """Wait until a connection to the database waits for a lock; return its id."""
-        [(number,), *_] = eventually(lambda: self.execute(_LOCK_WAITS, make_url(url).database))
-        return int(number)
+        return eventually(partial(self._find_waiting, str(make_url(url).database)))
+
+    def _find_waiting(self, database: str) -> int | None:
+        """Return the id of a connection to the database that waits for a lock, if there is one."""
+        [(*_, status)] = self.execute("SHOW ENGINE INNODB STATUS")
+        of_database = "SELECT id FROM information_schema.processlist WHERE db = %s"
+        waiting = {int(number) for (number,) in self.execute(_TABLE_WAITS, database)}
+        for_rows = {*map(int, _ROW_WAITS.findall(status))}
+        if for_rows:
+            waiting |= for_rows & {number for (number,) in self.execute(of_database, database)}
+        return min(waiting, default=None)
 
 
 class Server(Databases):

@@ -120,7 +120,7 @@ def test_reading_on_a_node_that_is_cut_off(cluster: Cluster) -> None:
     def check() -> str:
         url = f"mariadb://root@{address}/{database}"
         [result] = check_at(url, Schema())
-        return result.text
+        return f"{result.text} {result.remedy}"
 
     remedy = "its Galera cluster. Connect the node to its cluster again"
     several = SQLStore(cluster.url(database))

@@ -528,7 +528,8 @@ def test_node_that_has_lost_its_cluster(
             assert second.connections == 1
         with closing(hosts(first.port)) as database:
             [result] = check_database(database, Schema())
-            assert "is not connected to its Galera cluster. Connect the node to" in result.text
+            assert result.text.endswith("is not connected to its Galera cluster.")
+            assert (result.remedy or "").startswith("Connect the node to its cluster again")
 
 
 def test_node_that_has_not_caught_up(mariadb: Databases, monkeypatch: pytest.MonkeyPatch) -> None:

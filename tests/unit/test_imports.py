@@ -144,6 +144,33 @@ def test_no_module_imports_itself_through_others() -> None:
     TopologicalSorter(graph).prepare()  # raises `CycleError`
 
 
+def test_each_public_module_can_be_imported_first() -> None:
+    """An import inside of a function may be in a cycle; one that runs at import time must not be.
+
+    Those of Django need a project.
+    """
+    found = {
+        f"hookrow.{'.'.join(path.relative_to(SOURCE).with_suffix('').parts)}"
+        for path in SOURCE.rglob("*.py")
+        if path.stem != "__main__"
+    }
+    public = {name.removesuffix(".__init__") for name in found if "._" not in name[:-9]}
+    lazy = {f"hookrow.{name.removeprefix('hookrow.')}" for name in hookrow._MODULES.values()}
+    modules = sorted(each for each in public | lazy if not each.startswith("hookrow.django"))
+    assert {"hookrow.stores.sql", "hookrow.asgi", "hookrow.testing"} <= {*modules}
+    script = f"""
+import importlib, sys
+for name in {modules}:
+    for loaded in [each for each in sys.modules if each.partition('.')[0] == 'hookrow']:
+        del sys.modules[loaded]
+    importlib.import_module(name)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+
+
 def test_no_class_has_the_name_of_another() -> None:
     """A reader who searches for a name finds one class; Django chooses `Meta` and `Migration`."""
     names = Counter(

@@ -12,7 +12,7 @@ from datetime import datetime
 from math import inf
 from typing import NamedTuple, Protocol, TypeAlias
 
-from hookrow._core.corrections import OF_UPDATES, YOUR_NAME, change_model, notation_of, words_of
+from hookrow._core.corrections import OF_UPDATES, YOUR_NAME, change_model, words_of
 from hookrow._core.notation import ModelNotation, Notation
 from hookrow._core.optional import LONGEST_BOUNCE_TYPE
 from hookrow._core.schema import (
@@ -27,6 +27,7 @@ from hookrow._core.schema import (
     Scalar,
     Schema,
     nearest,
+    notation_of,
 )
 from hookrow._core.spellings import MESSAGE_ID_LENGTHS
 from hookrow._fault import Fault

@@ -22,6 +22,7 @@ from hookrow._core.schema import (
     Role,
     Schema,
     nearest,
+    notation_of,
 )
 from hookrow._fault import Fault
 from hookrow._models import MOST_LISTED, UNKNOWN_ATTRIBUTE, Model
@@ -222,13 +223,6 @@ def change_model(
 
 
 _RUN_MIGRATIONS = "run your migrations, or correct the model."
-
-
-def notation_of(role: Role, notation: Notation) -> Notation | ModelNotation:
-    """Return the form in which a role is written: that of a model if it is still the model's."""
-    if isinstance(role, ModelRole) and role.table == role.model.table:
-        return ModelNotation(role.model.name, role.model.attributes)
-    return notation
 
 
 def _can_name(notation: Notation | ModelNotation, column: str) -> bool:

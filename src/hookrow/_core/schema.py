@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from hookrow._arguments import collected, rejection
 from hookrow._core.changes import WRITES
-from hookrow._core.notation import Notation
+from hookrow._core.notation import ModelNotation, Notation
 from hookrow._core.notification import KNOWN_REASONS, Suppressible
 from hookrow._core.optional import OPTIONAL_COLUMNS, OWN_DISPATCHES, faults_of_records, requested
 from hookrow._fault import Fault
@@ -693,10 +693,15 @@ def _spelled(name: str, role: Role) -> Role:
     return replace(role, columns=columns)
 
 
+def notation_of(role: Role, notation: Notation) -> Notation | ModelNotation:
+    """Return the form in which a role is written: that of a model if it is still the model's."""
+    if isinstance(role, ModelRole) and role.table == role.model.table:
+        return ModelNotation(role.model.name, role.model.attributes)
+    return notation
+
+
 def _faults_of_spelling(schema: Schema, name: str, role: Role) -> Iterator[str]:
     """Yield the columns that hookrow does not know, with the argument to write for a model."""
-    from hookrow._core.corrections import notation_of  # noqa: PLC0415 - it imports this module
-
     for column, near in _misspelled(name, role).items():
         hint = f" Did you mean {near!r}?" if near else ""
         if near and isinstance(role, ModelRole) and column not in role.mistakes:

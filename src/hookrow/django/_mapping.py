@@ -27,7 +27,7 @@ from hookrow._core.column_rules import (
     first_of_each,
     is_flag,
 )
-from hookrow._core.corrections import Table, correct, correction_of, notation_of
+from hookrow._core.corrections import Table, correct, correction_of
 from hookrow._core.keys import effect, is_not_unique, keys
 from hookrow._core.known_entries import NO_ENTRIES, KnownEntries
 from hookrow._core.notation import ModelNotation, Notation
@@ -42,6 +42,7 @@ from hookrow._core.schema import (
     Scalar,
     Schema,
     nearest,
+    notation_of,
 )
 from hookrow._fault import Fault
 from hookrow._models import DJANGO_TEXT

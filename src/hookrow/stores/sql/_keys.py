@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from hookrow._core.corrections import notation_of
 from hookrow._core.keys import declare_unique, described, effect, is_not_unique, keys
-from hookrow._core.schema import ModelRole
+from hookrow._core.schema import ModelRole, notation_of
 from hookrow._fault import Fault
 from hookrow.stores.sql._catalogues.base import Catalogue, Uniqueness
 from hookrow.stores.sql._role_tables import RoleTables

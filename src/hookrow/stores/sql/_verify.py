@@ -24,13 +24,21 @@ from hookrow._core.corrections import (
     correct,
     correction_of,
     map_role,
-    notation_of,
 )
 from hookrow._core.keys import keys
 from hookrow._core.known_entries import NO_ENTRIES, KnownEntries
 from hookrow._core.notation import Notation
 from hookrow._core.notification import EventTime, Suppressible
-from hookrow._core.schema import OWN_ROLES, TOUCH, WRITTEN, ModelRole, Role, Schema, nearest_name
+from hookrow._core.schema import (
+    OWN_ROLES,
+    TOUCH,
+    WRITTEN,
+    ModelRole,
+    Role,
+    Schema,
+    nearest_name,
+    notation_of,
+)
 from hookrow._fault import Fault
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores import _change_dates
