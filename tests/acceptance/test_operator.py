@@ -44,6 +44,11 @@ MINUTE_SECONDS = 60.0
 
 PEOPLE = [f"person-{number}@example.com" for number in range(6)]
 
+FOUND = PEOPLE[0]
+"""The address of a subscriber. If no notification found its row, the mapping would be a finding."""
+
+ADD_FOUND = f"INSERT INTO hookrow_subscribers (email) VALUES ('{FOUND}')"
+
 
 # -- places: running servers, and what surrounds them -----------------------------------
 
@@ -64,7 +69,8 @@ class Place:
         """Post a notification of an event that has just occurred; return the status."""
         number = next(self._numbers)
         person = PEOPLE[number % len(PEOPLE)]
-        payload = testing.delivery(person, f"message-{number}", at=datetime.now(UTC))
+        about = testing.suppression if person == FOUND else testing.delivery
+        payload = about(person, f"message-{number}", at=datetime.now(UTC))
         return ask(self.surfaces.port, request(json.dumps(payload).encode())).status
 
     def execute(self, script: str) -> None:
@@ -123,6 +129,7 @@ def on_postgres(tools: Tools) -> Iterator[OnServer]:
             server.execute("CREATE DATABASE mail TABLESPACE small")
             url = server.url("mail")
             server.execute(sql("postgresql"), url=url)
+            server.execute(ADD_FOUND, url=url)
             command = Command(tools.new_folder("postgres"))
             with operated(command, HOOKROW_DATABASE_URL=url) as surfaces:
                 yield OnServer(surfaces, url, disk=disk, server=server)
@@ -143,6 +150,7 @@ def on_mariadb(tools: Tools) -> Iterator[OnServer]:
             server.execute("CREATE DATABASE IF NOT EXISTS mail")
             server.execute("ALTER DATABASE mail CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
             mariadb.execute_script(server.url("mail"), sql("mariadb"))
+            server.execute(ADD_FOUND, url=server.url("mail"))
             server.execute("CREATE USER hookrow@localhost")
             server.execute("GRANT ALL ON mail.* TO hookrow@localhost")
             url = server.url("mail").replace("root@", "hookrow@")
@@ -281,6 +289,7 @@ def with_clock(tools: Tools, name: str, url: str) -> Iterator[WithClock]:
     offset.write_text("0")
     variables = {"PYTHONPATH": path, "FAKE_CLOCK": str(offset), "HOOKROW_DATABASE_URL": url}
     command.run("db", "upgrade", **variables)
+    kind_of(url).execute(url, ADD_FOUND)
     with operated(command, **variables) as surfaces:
         yield WithClock(surfaces, url, offset=offset)
 
@@ -293,7 +302,7 @@ def clock_beside_postgres(tools: Tools) -> Iterator[WithClock]:
 
 @contextmanager
 def clock_beside_sqlite(tools: Tools) -> Iterator[WithClock]:
-    with with_clock(tools, "sqlite", "sqlite:///hookrow.db") as place:
+    with with_clock(tools, "sqlite", f"sqlite:///{tools.folder}/clock.db") as place:
         yield place
 
 
