@@ -288,6 +288,7 @@ def test_all_faults_of_a_schema_are_reported_at_once() -> None:
                 ),
             ],
         ),
+        (7, ["the role 'subscribers' has no table: set 'subscribers.table' to the table's name."]),
     ],
 )
 def test_a_role_of_django_that_is_written_wrongly(role: object, texts: Sequence[str]) -> None:
