@@ -105,8 +105,8 @@ $(DEMO): pyproject.toml
 	@echo
 
 # Without a MariaDB server, its tests are skipped, and the first lines of the output say so.
-test: $(READY) ## Run all tests except those with real servers, in about 3 minutes
-	@echo "About 3 minutes; \`make test-all\` runs everything."
+test: $(READY) ## Run all tests except those with real servers, in about 5 minutes
+	@echo "About 5 minutes; \`make test-all\` runs everything."
 	@$(PYTEST) $(WORKERS) --ignore tests/acceptance --ignore tests/clusters
 
 # The acceptance tests are last, so that the list of flaky ones is at the end of what is printed.
