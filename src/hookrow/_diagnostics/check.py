@@ -225,7 +225,7 @@ _OWN_MIGRATIONS = CheckResult(
 
 
 def _has_own_tables(database: Database, schema: Schema) -> bool:
-    """Return whether all of hookrow's own tables exist, even if columns are missing."""
+    """Return whether all of hookrow's own tables exist. Their columns are not checked."""
     with limited_to(STATEMENT_TIMEOUT), database.reading() as connection:
         catalogue = catalogue_of(connection, database.dialect)
         return all(map(catalogue.columns, own_tables(schema)))

@@ -189,7 +189,7 @@ class RecordFacts:
 
     `log` is None without a log, and a text if it cannot be read. `ahead` is by how much the
     database's clock is ahead of this machine's; None on SQLite, which uses the latter. `offset` is
-    what is added to this machine's time for comparisons with times in the log, which are corrected.
+    added to this machine's time before it is compared with times in the log, which are corrected.
     """
 
     log: LogFacts | str | None = None

@@ -53,8 +53,8 @@ class BuiltIn(Provider):
     """The header with the proof of a request's origin, which a proxy may remove."""
 
     setup: ClassVar[str]
-    """What to do at the provider besides entering the URL, so that requests are authenticated, as
-    imperative sentences for a user who has not set up the webhook yet, with code in backticks."""
+    """The steps at the provider, besides entering the URL, by which requests are authenticated: in
+    imperative sentences, with code in backticks."""
 
     wrong_signature: ClassVar[str] = "the secret differs, or the body was changed on its way"
     """Why a signature may be wrong, as a clause, if requests have one."""

@@ -117,7 +117,7 @@ def duplicate_socket(number: int) -> socket.socket:
     """Return a duplicate of a driver's socket.
 
     The driver may close its own socket at any time, and the system may then reuse its number. The
-    duplicate is only shut down, for which its family is irrelevant.
+    duplicate is only shut down, which works with any family.
     """
     return socket.fromfd(number, socket.AF_INET, socket.SOCK_STREAM)
 
